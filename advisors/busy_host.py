@@ -25,6 +25,7 @@ from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Machine
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import ERROR, Outlook, foreign, outlooks
+from gputune.model.strangers import alone
 from gputune.model.workload import CROWD, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
@@ -50,9 +51,9 @@ def _slowed(run: Features) -> Iterator[Finding]:
     found = outlooks(run)
     waiting = [o for o in found if o.queued >= WAITING or _queued(o) >= WAITING]
     if waiting:
-        outlook = max(waiting, key=lambda o: o.alone().likely)
+        outlook = max(waiting, key=lambda o: alone(o).likely)
         width = max((step.width for step in outlook.job.steps), default=1.0)
-        yield _finding(run.machine, outlook.alone(), _queued(outlook), outlook.queued, width)
+        yield _finding(run.machine, alone(outlook), _queued(outlook), outlook.queued, width)
     elif not found:
         yield from _of_steps(run)
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from gputune.core.figures import size, standard_error
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features
-from gputune.model.prediction import Outlook, doubt, interval, outlooks
+from gputune.model.prediction import ERROR, Outlook, interval, outlooks
 from gputune.model.storage import Demand, cached, data_set, demand, mounts, returns
 
 CHECKLIST = ("data loading", "1.2")
@@ -66,7 +66,7 @@ def _seen(outlook: Outlook, epochs: list[Epoch]) -> _Account:
     lost = max(0.0, min(first.seconds - pace * first.batches, longer * first.batches))
     whole = outlook.process.loop
     left = max(whole - lost, (1 - MOST) * whole)
-    return _Account(lost, longer, seen=True, speedup=interval(whole / left, doubt(outlook.run), _differ(later)))
+    return _Account(lost, longer, seen=True, speedup=interval(whole / left, ERROR, _differ(later)))
 
 
 def _differ(epochs: Sequence[Epoch]) -> float:
@@ -76,7 +76,7 @@ def _differ(epochs: Sequence[Epoch]) -> float:
 
 
 def _expected(outlook: Outlook, wanted: Demand) -> _Account:
-    speedup = outlook.freed(cached(outlook.job, outlook.loader, wanted))
+    speedup = outlook.gain(outlook.now, cached(outlook.job, outlook.loader, wanted))
     lost = outlook.process.loop * (1 - 1 / speedup.likely)
     return _Account(lost, wanted.waiting, seen=False, speedup=speedup)
 

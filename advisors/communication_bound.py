@@ -38,7 +38,6 @@ from gputune.core.figures import size as bytes_of
 from gputune.core.finding import Finding, Setting, Speedup
 from gputune.core.hygiene import clean
 from gputune.features import Features, Network
-from gputune.model.pause_overhead import chill, coldest
 from gputune.model.rank_team import Team, team
 from gputune.model.workload import CROWD
 
@@ -195,9 +194,8 @@ def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True
         works = [max(0.0, max(own) - spared) for own in ranks.owns]
         return ranks.gain(works, ranks.communication - saved * less)
 
-    stands = ranks.communication, ranks.working
-    likely = gain(ranks.communication, chill(*stands) + BACK[0] * hidden if on_host else 0.0)
-    most = gain(ranks.communication, (coldest(*stands) if on_host else 0.0) + BACK[1] * hidden)
+    likely = gain(ranks.communication, BACK[0] * hidden if on_host else 0.0)
+    most = gain(ranks.communication, BACK[1] * hidden)
     least = gain(exposed, 0.0, update if on_host else 0.0)
     return replace(likely, low=least.low, high=most.high, steady=least.steady)
 

@@ -28,6 +28,7 @@ from gputune.features import Features
 from gputune.model.batch_handoff import STACK_RATE, STACKED_S, getting_of, unhindered_of
 from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_SAMPLED
 from gputune.model.prediction import Outlook, outlooks
+from gputune.model.remade import Lighter, handed_over
 from gputune.model.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
@@ -53,12 +54,14 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         best = _delivered(outlook)
         excess, lighter, fewer, prompt = _excess(outlook), _lighter(outlook), _fewer(outlook), not _of_few(outlook)
-        speedup = outlook.handed_over(excess, best, lighter, fewer, prompt=prompt)
+        speedup = handed_over(outlook, Lighter(excess, best, lighter, fewer, prompt))
         if speedup.likely >= WORTH:
             late = best + (1 - SAVED) * max(0.0, _delivering(outlook) - best)
-            least = outlook.handed_over(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer), prompt=prompt)
+            least = handed_over(
+                outlook, Lighter(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer), prompt)
+            )
             lightest, fewest = (max(lighter, PIECES), QUICK * fewer) if _in_pieces(outlook) else (0.0, 1.0)
-            most = outlook.handed_over(excess, QUICK * best, lightest, fewest, prompt=prompt)
+            most = handed_over(outlook, Lighter(excess, QUICK * best, lightest, fewest, prompt))
             low, steady = (min(least.likely, end) for end in (speedup.low, speedup.sure))
             high = max(most.high, speedup.likely)
             yield _finding(outlook, Speedup(low=low, likely=speedup.likely, high=high, steady=steady))

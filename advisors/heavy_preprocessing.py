@@ -27,7 +27,9 @@ from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
 from gputune.model.crowding import for_more_workers, for_these_workers
 from gputune.model.prediction import MOST, Outlook, outlooks
+from gputune.model.remade import cheaper, without_waiting
 from gputune.model.remedies import Remedy, remedies, served, shares, told
+from gputune.model.strangers import alone
 from gputune.model.workload import CROWD, entangled, locked
 
 CHECKLIST = ("preprocessing", "2.1")
@@ -42,7 +44,7 @@ SAVED = 0.75  # of a batch's CPU time: so much at least goes with work that is d
 
 def _faster_alone(outlook: Outlook) -> float:
     """Return how much faster the loop would be without others: as its batches stand in line for a CPU, and no more."""
-    return max(1.0, min(outlook.alone().likely, 1 / max(TINY, 1 - outlook.queued)))
+    return max(1.0, min(alone(outlook).likely, 1 / max(TINY, 1 - outlook.queued)))
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -88,7 +90,7 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
 
 
 def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
-    found, bound = remedies(outlook), outlook.without_waiting()
+    found, bound = remedies(outlook), without_waiting(outlook)
     speedup = _speedup(outlook, found, bound)
     ceiling = max(speedup.likely, _ceiling(outlook))
     return Finding(
@@ -130,8 +132,7 @@ def _parts(outlook: Outlook) -> str:
     samples = mean(f.samples for f in outlook.loader.fetches) or 1.0
     each = outlook.making_cpu / samples
     parts = [f"{name} {share:.0%}" for name, share in shares(outlook).items() if share >= NAMED][:PARTS]
-    beside = f", and pickling {_brief(outlook.job.sending / samples)}" if outlook.now.workers else ""
-    return f"; a sample takes {_brief(each)}: {', '.join(parts)}{beside}"
+    return f"; a sample takes {_brief(each)}: {', '.join(parts)}"
 
 
 def _brief(seconds: float) -> str:
@@ -144,7 +145,7 @@ def _speedup(outlook: Outlook, found: Sequence[Remedy], bound: Speedup) -> Speed
     if found:
         best = found[0].gain
         return Speedup(low=best.low, likely=best.likely, high=max(best.high, bound.likely), steady=best.steady)
-    least = outlook.with_cheaper_batches(1 - SAVED)
+    least = cheaper(outlook, 1 - SAVED)
     return Speedup(
         low=min(least.low, bound.likely),
         likely=bound.likely,

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
 from gputune.model.prediction import Outlook, Setting, outlooks
+from gputune.model.strangers import relieved
 from gputune.verdict.effects import of_workers
 
 CHECKLIST = ("data loading", "1.4")
@@ -46,7 +47,7 @@ def advise(run: Features) -> Iterator[Finding]:
 
 def _finding(outlook: Outlook, fits: int) -> Finding:
     loader = outlook.loader
-    speedup = outlook.relieved(Setting(fits, outlook.now.prefetch, outlook.now.persistent))
+    speedup = relieved(outlook, Setting(fits, outlook.now.prefetch, outlook.now.persistent))
     threads = loader.worker_threads or 1
     return Finding(
         id="oversubscribed-workers",

@@ -45,7 +45,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Finding:
     mixed = share >= MIXED
     kept = share * wanted.disk if mixed else 0.0
-    speedup = outlook.freed(nearby(outlook.job, outlook.loader, wanted, kept))
+    speedup = outlook.gain(outlook.now, nearby(outlook.job, outlook.loader, wanted, kept))
     speedup = speedup.down_to(NO_CHANGE) if mixed else speedup
     files = "some of the files" if mixed else "the files"
     rate = (wanted.asked or 0.0) / outlook.making * max(1, outlook.loader.num_workers) if outlook.making else 0.0

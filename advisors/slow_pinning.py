@@ -30,6 +30,7 @@ from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Features
 from gputune.model.pinning import is_picture, left, rate_of, with_fewer_bytes
 from gputune.model.prediction import Outlook, outlooks
+from gputune.model.remade import pinned_less
 
 CHECKLIST = ("1.6", "data loading")
 
@@ -45,7 +46,7 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         share = left(outlook.loader, as_bytes=True)
         if share > NARROW:
-            speedup = outlook.with_pinned(0.0, smaller=False).down_to(outlook.with_pinned(HALF, smaller=False))
+            speedup = pinned_less(outlook, 0.0, smaller=False).down_to(pinned_less(outlook, HALF, smaller=False))
         else:
             more = left(outlook.loader, as_bytes=False)  # pictures may be no bytes
             speedup = with_fewer_bytes(outlook, share).down_to(with_fewer_bytes(outlook, more))

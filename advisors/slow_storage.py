@@ -46,7 +46,7 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _finding(run: Features, outlook: Outlook, wanted: Demand) -> Finding:
-    speedup = outlook.freed(cached(outlook.job, outlook.loader, wanted))
+    speedup = outlook.gain(outlook.now, cached(outlook.job, outlook.loader, wanted))
     disk = run.storage
     whole = data_set(outlook.loader, wanted)
     here = _fits_memory(run, whole)

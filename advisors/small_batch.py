@@ -28,7 +28,7 @@ from gputune.features import Device, Features, Loader, Process
 from gputune.model.enlarging import Turn, copies, made, turn
 from gputune.model.headroom import times_fit, used_at_most
 from gputune.model.minimum_samples import settled
-from gputune.model.prediction import doubt, interval, unsteady
+from gputune.model.prediction import ERROR, interval, unsteady
 from gputune.model.workload import device_share
 
 CHECKLIST = ("1.7",)
@@ -75,7 +75,7 @@ def _is_of_few(process: Process, loader: Loader) -> bool:
 
 def _of_few(run: Features, process: Process, loader: Loader) -> Finding:
     share, batch = process.optimizing / process.loop, (loader.batch_size or 1) * TIMES
-    gain = interval(1 / (1 - share + share / TIMES), doubt(run), unsteady(run))
+    gain = interval(1 / (1 - share + share / TIMES), ERROR, unsteady(run))
     return Finding(
         id="small-batch",
         says=(

@@ -49,7 +49,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _finding(process: Process, step: Lanes, places: list[Place]) -> Finding:
     steps = process.steps
     copies = step.copying >= COPIES * step.step
-    saved = step.synced + step.cold + (step.copying if copies else 0.0)
+    saved = step.synced + (step.copying if copies else 0.0)
     then, best = (step.without(saved, pinned=copies, alone=alone) for alone in (False, True))
     kept = then + (step.step - then) / EVERY
     sure = step.step - (step.step - kept) * (HALF if copies else SURE)

@@ -23,7 +23,7 @@ from statistics import median
 
 from gputune.core.finding import Finding
 from gputune.features import MODEL, Features, Process
-from gputune.model.prediction import doubt, interval, unsteady
+from gputune.model.prediction import ERROR, interval, unsteady
 
 CHECKLIST = ("data loading", "2.1")
 
@@ -64,7 +64,7 @@ def _is_of_a_model(process: Process, gaps: int) -> bool:
 def _finding(run: Features, process: Process) -> Finding:
     share, each = process.in_loop[SPAN] / process.loop, median(_gaps(process))
     line = process.outside[0] if process.outside else None
-    width = doubt(run), unsteady(run)
+    width = ERROR, unsteady(run)
     gain, least = (interval(1 / (1 - share * part), *width) for part in (1.0, HALF if line else 0.0))
     gain = gain.down_to(least)
     called = f" ({line.calls})" if line and line.calls else ""

@@ -26,8 +26,7 @@ from gputune.core.figures import TINY, mean
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features, Loader, Process
 from gputune.model.minimum_samples import single
-from gputune.model.pause_overhead import chill, coldest
-from gputune.model.prediction import ERROR, Outlook, Setting, doubt, interval, outlooks
+from gputune.model.prediction import ERROR, Outlook, Setting, interval, outlooks
 from gputune.model.replay import DELIVERY_S
 from gputune.model.worker_warmup import settled
 from gputune.verdict.effects import of_workers
@@ -125,21 +124,19 @@ def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:
 def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -> Speedup:
     """Return what it buys to pay `paid` of the `now` s a batch only once.
 
-    The loop is as fast then as its steps or its workers, at the pace of those that have made a batch before. Each step
-    begins cold now, and after a fork the training copies each page that it writes to, for it shares them with its
-    workers. How much of a step that takes, none of this loop shows: likely as much as a cold start may.
+    The loop is as fast then as its steps or its workers, at the pace of those that have made a batch before. After a
+    fork the training copies each page that it writes to, for it shares them with its workers. How much of a step that
+    takes, none of this loop shows: only the upper end has it.
     """
     fetches = settled(loader).fetches
     making, working = mean(f.wall for f in fetches), mean(f.cpu for f in fetches)
     cpus = max(TINY, run.machine.cpus / run.machine.ranks)
     own = max(0.0, now - paid)
 
-    def gain(cold: float) -> float:
-        each = own - cold + DELIVERY_S
+    def gain(copied: float) -> float:
+        each = own - copied + DELIVERY_S
         return now / max(TINY, min(now, max(each, making / loader.num_workers, (each + working) / cpus)))
 
-    least, most = chill(paid, own), coldest(paid, own)
-    forked = loader.start_method == "fork"
-    found = interval(gain(most if forked else least), ERROR + doubt(run))
-    high = gain(COPIED * own if forked else most) * (1 + ERROR)
-    return replace(found.down_to(interval(gain(least), ERROR + doubt(run))), high=max(found.high, high))
+    found = interval(gain(0.0), 2 * ERROR)
+    high = gain(COPIED * own) * (1 + ERROR) if loader.start_method == "fork" else found.high
+    return replace(found, high=max(found.high, high))

@@ -103,7 +103,6 @@ def _as(before: Job, after: Job, mate: Job) -> Job:
         others=_moved(before.others, after.others, mate.others),
         delivery=_moved(before.delivery, after.delivery, mate.delivery),
         late=_moved(before.late, after.late, mate.late),
-        sending=_moved(before.sending, after.sending, mate.sending),
     )
 
 

@@ -13,8 +13,9 @@ from gputune.core.figures import TINY, mean
 from gputune.core.finding import MOST, Speedup
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import settled
-from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, UNTANGLED, Outlook, Setting, unseen
+from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, Outlook, Setting
 from gputune.model.replay import ALONE, Job, Work
+from gputune.model.strangers import UNTANGLED
 from gputune.model.workload import CROWD
 
 ELSEWHERE = 2.0  # times: what teams that fit the CPUs brought elsewhere (x1.3 to x5)
@@ -56,9 +57,7 @@ def narrower(outlook: Outlook, numbers: tuple[int, ...] = CANDIDATES) -> Narrowe
     chosen = min(n for n, seconds in lasts.items() if seconds <= min(lasts.values()) * GOOD_ENOUGH)
     setting, fewer = _with(outlook, chosen), tried[chosen]
     found, least, best = (outlook.gain(setting, _narrow(job, fewer, part)) for part in (0.5, 1.0, 0.0))
-    lacking = _narrow(replace(job, cpus=max(0.1, job.cpus - unseen(outlook.run, process, job))), fewer, 0.5)
-    found = replace(found, high=max(found.high, best.likely)).down_to(least)
-    return Narrower(chosen, fewer, found.down_to(outlook.gain(setting, lacking)))
+    return Narrower(chosen, fewer, replace(found, high=max(found.high, best.likely)).down_to(least))
 
 
 def for_more_workers(outlook: Outlook) -> Narrower | None:

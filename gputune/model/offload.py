@@ -7,20 +7,8 @@ from dataclasses import replace
 from gputune.core.figures import TINY, mean
 from gputune.core.finding import Speedup
 from gputune.features import Features, Process
-from gputune.model.batch_handoff import sending, usual_of
-from gputune.model.pause_overhead import chill, coldest
-from gputune.model.prediction import (
-    CANDIDATES,
-    ERROR,
-    GOOD_ENOUGH,
-    HALF,
-    doubt,
-    interval,
-    known,
-    unseen,
-    unsteady,
-    within,
-)
+from gputune.model.batch_handoff import usual_of
+from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, interval, known, unsteady, within
 from gputune.model.replay import TYPICAL_PREFETCH, Job, Work
 from gputune.model.workload import device_work, stretched
 
@@ -30,9 +18,7 @@ OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave
 def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int, Speedup]:
     """Return num_workers, and what it buys to do in them what takes `each` s of every step in the loop.
 
-    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it. How fast CPUs are that
-    nobody has used yet is not known: two of them may be threads of one core, or a host may have others to run on them.
-    At the low end each gives half.
+    Of these it needs a CPU for as large a share as of the whole step; in the rest others had it.
     """
     steps = process.steps
     cpus = max(0.1, run.machine.cpus / run.machine.ranks)
@@ -53,7 +39,6 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
             cpus=cpus,
             floor=floor,
             delivery=usual_of(run.machine),
-            sending=sending(run.machine),
         )
         present = 0
     now = job.seconds(present, TYPICAL_PREFETCH)
@@ -65,9 +50,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
     tried = {n: moved.seconds(n, TYPICAL_PREFETCH) for n in CANDIDATES if n <= max(1, round(cpus), present)}
     chosen = _chosen(tried, max(present, cpus - max(step.width for step in moved.steps)))
     rest = max(0.0, process.loop / steps - now)  # pauses, evaluations: they stay
-    gain = interval((now + rest) / max(TINY, tried[chosen] + rest), ERROR + doubt(run), unsteady(run))
-    worse = replace(moved, cpus=max(0.1, cpus - unseen(run, process, moved))).seconds(chosen, TYPICAL_PREFETCH)
-    return chosen, replace(gain, low=gain.low * min(1.0, (tried[chosen] + rest) / max(TINY, worse + rest)))
+    return chosen, interval((now + rest) / max(TINY, tried[chosen] + rest), 2 * ERROR, unsteady(run))
 
 
 def _chosen(tried: Mapping[int, float], spare: float) -> int:
@@ -92,37 +75,27 @@ def made_by_more(run: Features, process: Process, share: float) -> tuple[float, 
     """Return what it buys if more threads or processes make what the training waits for, for such a share of the loop.
 
     With how many times the pace the CPUs could feed: they do the same work then, only side by side, and what others use
-    is theirs. How fast CPUs are that nobody has used yet is not known: at the low end each gives half.
+    is theirs.
     """
     used = run.machine.job or process.cpu or 0.0
     if not used:  # it was not measured
         return math.inf, share_left_out(run, process, share)
     free = max(0.0, run.machine.cpus - (run.machine.others or 0.0) - used)
-    most, least = 1 + free / used, 1 + HALF * free / used
-    gain = within(share_left_out(run, process, share), most)
-    return most, gain.down_to(within(gain, least))
+    most = 1 + free / used
+    return most, within(share_left_out(run, process, share), most)
 
 
 def left_out(run: Features, process: Process, each: float) -> Speedup:
     """Return what it buys to do without work that takes `each` s of every step in the loop.
 
-    No step gets shorter than its loader takes for a batch, or its device to work. What begins after other work begins
-    cold: without it it is shorter by that, too, and so is the making of a batch in the same process.
+    No step gets shorter than its loader takes for a batch, or its device to work.
     """
     steps = process.steps
     whole = process.loop / steps
     paces = [outlook.fastest() / steps for outlook in known(run, process)]
     least = max([TINY, device_work(run, process, whole), *paces])
 
-    def gain(cold: float) -> float:
-        return whole / max(least, whole - each - cold) if each < whole else whole / least
-
-    rest = max(0.0, whole - each)
-    inline = [loader for loader in process.loaders if loader.training and loader.waits and not loader.num_workers]
-    making = min(rest, sum(mean(loader.waits) * loader.batches for loader in inline) / steps)
-    parts = (making, rest - making)
-    found = interval(max(1.0, gain(sum(chill(each, part, busy=1.0) for part in parts))), doubt(run), unsteady(run))
-    return replace(found, high=max(found.high, gain(sum(coldest(each, part) for part in parts)) * (1 + doubt(run))))
+    return interval(max(1.0, whole / max(least, whole - each)), ERROR, unsteady(run))
 
 
 def _less(step: Work, seconds: float) -> Work:

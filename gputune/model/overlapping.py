@@ -13,7 +13,6 @@ from gputune.core.figures import TINY, mean
 from gputune.core.finding import Speedup
 from gputune.features import Features, Loader, Process
 from gputune.model.minimum_samples import LEAST_SAMPLED
-from gputune.model.pause_overhead import chill
 from gputune.model.pinning import pinning_rate
 from gputune.model.prediction import ERROR, Outlook
 from gputune.model.workload import device_work
@@ -42,13 +41,6 @@ class Lanes:
     device: float
     least: tuple[float, float]
     pinned: tuple[float, float]
-
-    @property
-    def cold(self) -> float:
-        """Return by how much it is longer because it begins after a wait: less where the thread spins in it."""
-        own = max(0.0, self.step - self.synced)
-        spun = (self.computing - own) / self.synced if self.synced else 0.0
-        return chill(self.synced, own, spun)
 
     def without(self, saved: float, *, spared: float = 0.0, pinned: bool = False, alone: bool = False) -> float:
         """Return how long a step takes with so many s less on the host: never less than the device works.

@@ -1,13 +1,15 @@
 """What the `frequent-…` advisors share: a pause every so many steps, and the interval that it deserves."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gputune.core.figures import mean
+from gputune.core.figures import TINY, mean
 from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Features, Place, Process
-from gputune.model.pause_overhead import chill
-from gputune.model.prediction import ERROR, Loss, doubt, interval, known, unsteady
+from gputune.model.concurrency import changed
+from gputune.model.pause_overhead import Aftermath, aftermath
+from gputune.model.prediction import ERROR, Outlook, interval, known, unsteady
+from gputune.model.replay import Work
 from gputune.model.workload import device_between
 
 AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
@@ -76,8 +78,8 @@ def _finding(run: Features, process: Process, words: Words) -> Finding:
         share_lost=1 - 1 / gain.likely,
         speedup=gain,
         basis=(
-            f"the measured pauses, all but one in {factor}, and what begins cold after them, taken off the loop, down "
-            "to what its loader can deliver"
+            f"the measured pauses, all but one in {factor}, and what the rounds after them take longer, taken off the "
+            "loop, down to what its loader can deliver"
         ),
         falsified_by=f"samples/s with an interval of {_steps(interval)} below x{gain.low:.2f} of this run's",
         effect=effect,
@@ -156,9 +158,9 @@ def _steps(number: int) -> str:
 def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speedup:
     """Return what it buys to keep only the share `keep` of all pauses of a span kind in a process's loop.
 
-    A pause costs more than itself (`pause_overhead.py`). But workers fill their queues in a pause, so a loop cannot get
-    faster than its loader by losing its pauses (nor than a thread of the script's that takes its batches), nor faster
-    than the device, which may go on as well; an evaluation's work on the device goes with it. Where it is not known
+    A pause may cost more than itself (`pause_overhead.py`). But workers fill their queues in a pause, so a loop cannot
+    get faster than its loader by losing its pauses (nor than a thread of the script's that takes its batches), nor than
+    the device, which may go on as well; an evaluation's work on the device goes with it. Where it is not known
     whether the device goes on, it does so at the low end.
 
     By how much the rounds in between may differ from those of a run without pauses widens the interval, for two runs
@@ -168,21 +170,46 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
     if total <= 0 or process.loop <= 0:
         return interval(1.0, ERROR)
     found = known(run, process)
-    beyond = found[0].beyond(span) if found else _beyond(process, span, total)
+    beyond = _beyond(found[0], span) if found else Aftermath(0.0, 0.0, 0)
     apart = max((x.apart or 0.0 for x in process.loaders if x.training), default=0.0) * process.loop
     idle, busy = (max(apart, floor) for floor in _on_device(run, process, span))
 
     def gain(more: float, floor: float) -> float:
-        limit = max([floor, *(outlook.fastest_without(span, more) for outlook in found)])
+        limit = max([floor, *(_fastest_without(outlook, span, more) for outlook in found)])
         most = min(max(0.0, process.loop - limit), 0.99 * process.loop)
         return process.loop / (process.loop - min(most, max(0.0, total + beyond.seconds + more) * (1 - keep)))
 
-    either = beyond.unsure + beyond.lingers
-    low, likely, high = gain(-either, busy), gain(0.0, idle), gain(either + beyond.colder, idle)
-    width = doubt(run)
-    wide = width + unsteady(run)
-    steady = gain(-beyond.unsure, busy) * (1 - width)
-    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=steady)
+    low, likely, high = gain(-beyond.unsure, busy), gain(0.0, idle), gain(beyond.unsure, idle)
+    wide = ERROR + unsteady(run)
+    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=low * (1 - ERROR))
+
+
+def _beyond(outlook: Outlook, span: str) -> Aftermath:
+    """Return what the loop loses to a kind of pause beyond the pauses themselves, all of them together."""
+    pauses = outlook.loader.pauses.get(span, ())
+    found = aftermath(outlook.loader, span)
+    count = sum(pause > 0 for pause in pauses) / max(1, len(pauses)) * outlook.loader.batches
+    return Aftermath(found.seconds * count, found.unsure * count, found.apart)
+
+
+def _fastest_without(outlook: Outlook, span: str, more: float) -> float:
+    """Return the s that the loader needs for this loop's batches when it has no pauses in which to catch up.
+
+    `more` is what they cost all steps of the loop together beyond what is likely. Nothing where rounds were seen so far
+    from any pause that they tell it themselves.
+    """
+    loader, now = outlook.loader, outlook.now
+    pauses, found = loader.pauses.get(span, ()), aftermath(loader, span)
+    if not now.workers or found.apart > now.workers * now.prefetch or not pauses:
+        return 0.0
+    often = sum(pause > 0 for pause in pauses) / len(pauses)
+    step = max(0.0, outlook.stepping - mean(pauses) - found.seconds * often - more / max(1, loader.batches))
+    cpu = min(step, outlook.step_cpu)
+    width = max((step.width for step in outlook.job.steps), default=1.0)
+    job = changed(outlook.job, replace(outlook.job, steps=(Work(cpu, step - cpu, width),), floor=0.0))
+    jobs = (job, replace(outlook.job, floor=0.0))
+    paced, usual = (each.seconds(now.workers, now.prefetch, in_order=loader.in_order) for each in jobs)
+    return paced * min(1.0, outlook.per_batch / max(TINY, usual)) * loader.batches
 
 
 def _on_device(run: Features, process: Process, span: str) -> tuple[float, float]:
@@ -197,13 +224,3 @@ def _on_device(run: Features, process: Process, span: str) -> tuple[float, float
     paused = max((mean(loader.pauses.get(span, ())) * loader.batches for loader in loaders), default=0.0)
     least, most = device_between(run, process, process.loop / steps, paused / steps)
     return least * steps, most * steps
-
-
-def _beyond(process: Process, span: str, total: float) -> Loss:
-    """Return what is lost beyond the pauses of a kind in a loop of which no single round is known."""
-    count = max((p.count for p in process.places if p.span == span), default=0)
-    steps = min(count, process.optimizer_steps)
-    if not steps or span == "evaluation":
-        return Loss(0.0, 0.0)
-    cold = steps * chill(total / steps, (process.loop - total) / process.optimizer_steps)
-    return Loss(cold, cold)

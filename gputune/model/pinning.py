@@ -10,6 +10,7 @@ from gputune.core.finding import Speedup
 from gputune.features import Copy, Features, Loader, Process
 from gputune.model.pcie import USABLE, rates
 from gputune.model.prediction import Outlook
+from gputune.model.remade import pinned_less
 from gputune.model.workload import device_time, device_work
 
 LEAST_BYTES = 1_000_000  # of a batch: below it, what pinning takes says nothing of a rate
@@ -73,7 +74,7 @@ def left(loader: Loader, *, as_bytes: bool) -> float:
 def with_fewer_bytes(outlook: Outlook, share: float) -> Speedup:
     """Return what it would buy to hand over batches of only `share` of their bytes."""
     sure, most = (seconds * (1 - share) for seconds in _copying(outlook.run, outlook.process, outlook))
-    return outlook.with_pinned(share, copied=(sure, most))
+    return pinned_less(outlook, share, copied=(sure, most))
 
 
 def _copying(run: Features, process: Process, outlook: Outlook) -> tuple[float, float]:

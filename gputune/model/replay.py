@@ -9,8 +9,6 @@ asks for its next batch when its step is over. A worker that computes its next b
 hand the last one over: the training waits for that, until the next one is made or `late` s have passed. With `pins`,
 a thread of the training process stands between the workers and the training: it takes batches in the order in which
 they are made, waits for their makers like that, and hands them on when they are pinned, while the training goes on.
-Passing a batch on takes a CPU beside the maker's own (`sending`), whoever has to wait for it then. What begins after a
-while of something else begins cold (`pause_overhead.py`): with `cools`, a job's times are those of work that does not.
 
 Ranks that meet (`mates`) are replayed together, each with its own loader: a step is over when the last of them has come
 and `exchange` s have passed, and the workers of those that stand there work on.
@@ -28,7 +26,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from gputune.core.figures import TINY, mean
-from gputune.model.pause_overhead import chilled
 
 BATCHES = 240  # replayed for one prediction: enough for bursts to show, about 2 ms of work
 MOST_BATCHES = 960  # where rare slow ones would be missed or met too often in fewer
@@ -111,9 +108,7 @@ class Job:
     taking: float = 0.0  # s in which a thread that pins batches takes one from its maker
     pins: Sequence[Work] = ()  # what it then takes for each; () where there is none, and the training takes them itself
     late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
-    sending: float = 0.0  # CPU s in which a worker passes a finished batch on, beside the next one
     floor: float = 0.0  # s per batch that the device works in any case
-    cools: bool = False
     picks: Sequence[Work] = ()  # the batch sampler's, before each step: in the training's own process, with workers too
     mates: "Sequence[Job]" = ()  # of the other ranks, with the same settings, whom it meets at the end of steps
     exchange: float = 0.0  # s that such a meeting takes once all are there
@@ -186,18 +181,8 @@ class Job:
         for pick, fetch, step in series:
             crowd = step.pace(min(1.0, self.cpus / (step.width + self.others)))
             making, stepping = fetch.cpu / share + fetch.blocked + fetch.disk, step.cpu / crowd + step.blocked
-            making_cold = self.cold(stepping, fetch.cpu, step) / share
-            stepping_cold = self.cold(making, step.cpu, fetch) / crowd
-            picking = pick.cpu / share + pick.blocked
-            found.append(picking + pinning + making + making_cold + stepping + stepping_cold)
+            found.append(pick.cpu / share + pick.blocked + pinning + making + stepping)
         return found
-
-    def cold(self, idle: float, cpu: float, between: Work | None = None) -> float:
-        """Return the CPU s that work of `cpu` s takes longer after `idle` s of standing still, or of other work."""
-        if not self.cools:
-            return 0.0
-        other = between.cpu + between.blocked if between else 0.0
-        return chilled(idle, cpu, between.cpu / other if between and other else 0.0)
 
 
 def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> list[float]:
@@ -215,8 +200,7 @@ def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool
     return plays[0].ends
 
 
-TRAINING, SENDER, PINNER, MET = -1, -2, -3, -4  # who: the training; a thread that passes a batch on; the one that pins
-#                                                 them all; ranks; workers are 0 and up
+TRAINING, PINNER, MET = -1, -2, -3  # who: the training; the thread that pins all batches; ranks; workers are 0 and up
 
 
 class _Play:
@@ -368,9 +352,7 @@ class _Play:
         self.step, pick = self.steps[self.received], self.picks[self.received]
         self.getting = True
         self.crowd += 1.0
-        getting = self.job.delivery + pick.cpu + pick.blocked
-        cold = self.job.cold(self.now - self.ends[-1], getting + self.step.cpu) if self.ends else 0.0
-        self.computing = getting + cold
+        self.computing = self.job.delivery + pick.cpu + pick.blocked
 
     def _woken(self) -> None:
         self.now, who = heapq.heappop(self.blocked)
@@ -400,16 +382,11 @@ class _Play:
 
     def _computed(self) -> None:
         self.virtual, who = heapq.heappop(self.running)
-        if who < 0:
-            self.crowd -= 1.0
-            if who == PINNER:
-                self.ready[self.pinning] = None
-                self.pinning = -1
+        self.crowd -= 1.0
+        if who == PINNER:
+            self.ready[self.pinning] = None
+            self.pinning = -1
             return
-        if self.job.sending > 0:  # in its place, as far as the CPUs are concerned
-            heapq.heappush(self.running, (self.virtual + self.job.sending, SENDER))
-        else:
-            self.crowd -= 1.0
         self.computers.discard(who)
         if self.pins:
             self.made.append(self.making[who])

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from gputune.core.figures import mean
 from gputune.core.mounts import Mount, holding
 from gputune.features import Features, Loader, Process, Reads, Storage, Variety
-from gputune.model.pause_overhead import chill
 from gputune.model.replay import Job, Work
 
 FULL = 512 * 1024  # B under way at all times at which a disk is at its limit: rate times latency of fast SSDs and of
@@ -248,16 +247,7 @@ def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
     rest = 1 - wanted.waiting / wanted.blocked if wanted.blocked else 1.0
     more = copy if wanted.direct else 0.0  # through the page cache, the copy is in the CPU time already
     pairs = zip(job.fetches, loader.fetches, strict=True)
-    made = [(_awake(loader, work.cpu, f.blocked * (1 - rest)), f.blocked * rest) for work, f in pairs]
-    return replace(job, fetches=tuple(Work(cpu + more, blocked) for cpu, blocked in made))
-
-
-def _awake(loader: Loader, cpu: float, waited: float) -> float:
-    """Return the CPU s of making a batch whose maker does not stand still for `waited` s in it, and so gets not cold.
-
-    In the training's own process the step chills it, too: what that costs was taken off already.
-    """
-    return cpu - chill(waited, cpu) if loader.num_workers else cpu
+    return replace(job, fetches=tuple(Work(work.cpu + more, fetch.blocked * rest) for work, fetch in pairs))
 
 
 def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
@@ -265,8 +255,7 @@ def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
     each = kept + (wanted.asked or 0.0) / NEAR_RATE
     usual = wanted.blocked or 1.0
     pairs = zip(job.fetches, loader.fetches, strict=True)
-    left = [(work.cpu, f.blocked, min(f.blocked, each * f.blocked / usual)) for work, f in pairs]
-    return replace(job, fetches=tuple(Work(_awake(loader, cpu, now - then), then) for cpu, now, then in left))
+    return replace(job, fetches=tuple(Work(w.cpu, min(f.blocked, each * f.blocked / usual)) for w, f in pairs))
 
 
 def mounts(run: Features, process: Process) -> list[Mount]:

@@ -5,14 +5,12 @@ Wall times become CPU seconds, blocked seconds and a crowd: the form in which th
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 
 from gputune.core.figures import mean
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.model import storage
-from gputune.model.batch_handoff import delivery_of, getting_of, hand_over_of, handover, late_of, sending_of, usual_of
+from gputune.model.batch_handoff import delivery_of, hand_over_of, late_of, usual_of
 from gputune.model.minimum_samples import LEAST_SAMPLED
-from gputune.model.pause_overhead import COLDER, chill, coldest
 from gputune.model.rank_team import team
 from gputune.model.replay import Job, Work
 
@@ -29,19 +27,16 @@ LOCKED = (
 
 def job_of(run: Features, process: Process, loader: Loader) -> Job:
     """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    delivery, warmed = handover(loader, usual_of(run.machine))
     return Job(
         fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
-        steps=tuple(steps_of(run, loader, delivery, warmed)) or (Work(0.0, 0.0),),
+        steps=tuple(steps_of(run, loader)) or (Work(0.0, 0.0),),
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),
         others=strangers(run, loader) / run.machine.ranks,
-        delivery=delivery,
+        delivery=delivery_of(loader, usual_of(run.machine)),
         late=late_of(loader, hand_over_of(loader)),
         taking=hand_over_of(loader) if loader.pins else 0.0,
         pins=tuple(_pins(run, loader)),
-        sending=sending_of(run, process, loader),
         floor=device_floor(run, process, (sum(loader.waits) + sum(loader.steps)) / max(1, len(loader.waits))),
-        cools=True,
         picks=tuple(_picks(loader)),
     )
 
@@ -75,22 +70,19 @@ def _pins(run: Features, loader: Loader) -> Iterable[Work]:
 
 
 def _fetches(run: Features, loader: Loader) -> Iterable[Work]:
-    """Return the work of making each batch; in the training's own process it begins cold after each step.
+    """Return the work of making each batch.
 
     The time that a disk at its limit needs for it is told apart, without the other readers that shared it.
     """
     tangle, stretch = entangled(run, loader), stretched(run)
-    stepping = 0.0 if loader.num_workers else mean(loader.steps)
-    busy = min(1.0, step_cpu_of(loader) / stepping) if stepping else 0.0
     disk, readers = storage.at_the_limit(run, loader)
     standing = mean(fetch.blocked for fetch in loader.fetches)
     held, awaited = (0.0, 0.0) if tangle else locked(loader)
     share = min(1 / readers, disk / standing) if standing and not tangle and not held else 0.0
     for fetch in loader.fetches:
-        cold = chill(stepping, fetch.cpu, busy) if stepping else 0.0
         blocked = 0.0 if tangle else fetch.blocked * (1 - share * readers)
         stolen = stolen_from(fetch.cpu, blocked, stretch)
-        work = Work(fetch.cpu + stolen - cold, blocked - stolen, disk=fetch.blocked * share)
+        work = Work(fetch.cpu + stolen, blocked - stolen, disk=fetch.blocked * share)
         yield _in_turns(work, held, awaited) if held else work
 
 
@@ -185,11 +177,8 @@ def strangers(run: Features, loader: Loader) -> float:
     return max(used, min(used * each, run.machine.cpus * each - ours))
 
 
-def steps_of(run: Features, loader: Loader, delivery: float, warmed: float) -> Iterable[Work]:
-    """Split each step into its CPU part and the rest, by the means over the loop; less what beginning cold cost it.
-
-    Of what that cost the batch and its step together, `warmed` was taken off the batch's `delivery` already.
-    """
+def steps_of(run: Features, loader: Loader) -> Iterable[Work]:
+    """Split each step into its CPU part and the rest, by the means over the loop."""
     if not loader.steps:
         return
     whole = mean(loader.steps)
@@ -198,17 +187,12 @@ def steps_of(run: Features, loader: Loader, delivery: float, warmed: float) -> I
     width = min(max(1.0, cpu / active if active else 1.0), max(1.0, run.machine.cpus))
     share = min(1.0, cpu / width / active) if active else 0.0
     width, together = _team(active * share, whole - active, width, run.machine.cpus)
-    got = min(delivery, getting_of(loader)) if loader.num_workers else 0.0
-    beside = delivery if warmed else 0.0
-    waited, stretch = mean(loader.waits), stretched(run)
-    busy = _computing(loader, waited - got)
-    for i, step in enumerate(loader.steps):
+    stretch = stretched(run)
+    for step in loader.steps:
         alone = step * active / whole if whole else 0.0
-        wait = loader.waits[i - 1] if 0 < i <= len(loader.waits) else waited
         computing = alone * share * together
-        cold = max(0.0, chill(wait - got, computing + beside, busy) - warmed)
         stolen = stolen_from(computing, alone * (1 - share), stretch)
-        yield Work(max(0.0, computing + stolen - cold), alone * (1 - share) - stolen, width)
+        yield Work(computing + stolen, alone * (1 - share) - stolen, width)
 
 
 def _team(computing: float, queued: float, width: float, cpus: float) -> tuple[float, float]:
@@ -222,30 +206,6 @@ def _team(computing: float, queued: float, width: float, cpus: float) -> tuple[f
     had = computing / (computing + queued)
     wide = min(max(1.0, cpus), 1 + (width - 1) / had)
     return wide, Work(0.0, 0.0, wide).pace(had) / had
-
-
-def _computing(loader: Loader, waited: float) -> float:
-    """Return the share of the s before a step in which the training itself is at work on batches."""
-    picking = mean(loader.picks)
-    if loader.num_workers:
-        return min(1.0, picking / waited) if waited > 0 else 0.0
-    cpu, wall = (picking + mean(taken) for taken in ([f.cpu for f in loader.fetches], [f.wall for f in loader.fetches]))
-    return cpu / wall if wall else 0.0
-
-
-def warmest(job: Job, loader: Loader) -> Job:
-    """Return the work with steps and arrivals as quick as they may be where nobody waits for batches any more.
-
-    What `steps_of` takes off for a cold start is usual; on some machines a cold start costs several times that.
-    """
-    waited, before = mean(loader.waits) - job.delivery, handover(loader)[1]
-
-    def warm(step: Work) -> Work:
-        taken = max(0.0, chill(waited, step.cpu) - before)
-        return replace(step, cpu=max(0.0, step.cpu + taken - coldest(waited, step.cpu + taken)))
-
-    quick = job.delivery * (1 - COLDER) if waited > 0 else job.delivery
-    return replace(job, steps=tuple(map(warm, job.steps)), delivery=quick)
 
 
 def rounds_per_batch(process: Process) -> float:

@@ -10,9 +10,9 @@ from gputune.core.hygiene import as_text, escaped
 from gputune.core.sample import ATTACHED, Guest, Json
 from gputune.features import Features, Loader, Machine, Process
 from gputune.features.waiting import waited
-from gputune.model.cpu_jitter import error_of_mean
 from gputune.model.minimum_samples import LEAST_BATCHES, too_few
 from gputune.model.rank_team import job
+from gputune.model.round_spread import error_of_mean
 from gputune.model.workload import theft
 from gputune.verdict import erring
 from gputune.verdict.device_ledger import PARTS, device_ledger

@@ -106,17 +106,3 @@ def test_full_cpus_are_told_without_a_promise_where_nobody_waits(crowded) -> Non
 def test_full_cpus_without_a_training_are_nobodys_business(crowded) -> None:
     found = crowded()
     assert list(advise(replace(found, processes=(), machine=replace(found.machine, job=0.97)))) == []
-
-
-def test_what_the_jobs_own_workers_hold_up_stays(crowded) -> None:
-    """The training queues for a CPU and waits for batches that are made, beside a stranger and its own workers."""
-
-    def found(job: float):
-        run = crowded(cpu=0.010, queued=0.010, step=0.018, step_queued=0.005, waits=(0.004,), deliveries=[0.004] * 40)
-        processes = tuple(replace(p, cpu=0.3) for p in run.processes)
-        return next(advise(replace(run, processes=processes, machine=replace(run.machine, job=job))), None)
-
-    alone, shared = found(0.3).speedup, found(1.3).speedup  # no worker uses a CPU; they use as much as the stranger
-    assert shared.likely < alone.likely
-    assert shared.low < alone.low
-    assert alone.high <= shared.high < 1.05 * alone.high  # for all that is known they would not

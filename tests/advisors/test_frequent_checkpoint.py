@@ -4,7 +4,6 @@ import pytest
 
 from gputune.advisors.frequent_checkpoint import advise
 from gputune.features import Place
-from gputune.model.pause_overhead import LINGERS
 from gputune.model.prediction import ERROR
 from gputune.verdict.judging import WORTH_SAYING, judge
 
@@ -60,7 +59,7 @@ def test_promises_what_the_named_interval_gives_back(run) -> None:
     assert finding.change == {"checkpoint_interval": 1000}
     plain = 0.0204 / (0.0104 + 0.0002)
     assert finding.speedup.likely == pytest.approx(plain)
-    assert finding.speedup.low < (1 - LINGERS) * plain < (1 + LINGERS) * plain < finding.speedup.high
+    assert finding.speedup.low < plain < finding.speedup.high
     assert (finding.effect, bool(finding.because)) == ("unknown", True)  # nobody looked; see tests/model/test_pauses.py
 
 
@@ -68,7 +67,7 @@ def test_saving_a_tenth_of_the_loop_away_is_sure_to_cost_though_steps_of_another
     """The pauses are measured; the interval holds runs whose steps take longer without them."""
     (finding,) = advise(run(**saved(each=0.0065, every=5)))
     assert finding.evidence["share"] == pytest.approx(0.11, abs=0.005)
-    assert finding.speedup.low < 1.02
+    assert finding.speedup.low < 1.07
     assert finding.speedup.sure == pytest.approx(finding.speedup.likely * (1 - ERROR))
     assert finding.speedup.sure >= WORTH_SAYING
 

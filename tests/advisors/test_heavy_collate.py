@@ -59,14 +59,6 @@ def test_a_step_may_gain_as_well_from_fewer_tensors(run) -> None:
     assert finding.speedup.high > 1.5 * finding.speedup.likely
 
 
-def test_what_queues_with_cpus_left_is_the_handover_itself(run) -> None:
-    late = [0.030, 0.090]
-    one = {"num_workers": 1, "cpu": 0.008, "queued": 0.008, "step": 0.010, "waits": late, "deliveries": late * 25}
-    (free,) = advise(run(**one, cpus=2.0))
-    (crowded,) = advise(run(**one, cpus=1.0))
-    assert free.speedup.likely > 1.1 * crowded.speedup.likely
-
-
 def test_an_ordinary_handover_is_no_cause(run) -> None:
     """The loop waits, but for batches that are not made yet: they arrive at once when they are."""
     slow = run(num_workers=1, blocked=0.050, step=0.010, deliveries=[0.0006] * 50)

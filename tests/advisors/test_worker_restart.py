@@ -84,14 +84,14 @@ def test_says_that_each_batch_has_workers_of_its_own(run) -> None:
     (finding,) = advise(anew)
     assert finding.id == "worker-restart"
     assert "each batch comes from a new iterator" in finding.says
-    assert finding.speedup.low < 0.11 / 0.01025 < finding.speedup.likely < 0.11 / 0.0055  # no step begins cold then
-    assert finding.speedup.high > 0.11 / 0.0045  # by how much that helps, nobody knows
+    assert finding.speedup.likely == pytest.approx(0.11 / 0.0111)
+    assert finding.speedup.high > 0.11 / 0.0045  # no page is copied then; by how much that helps, nobody knows
     assert not finding.change
 
 
-def test_what_a_fork_costs_a_step_beyond_a_cold_start_is_no_matter_of_spawned_workers(run) -> None:
+def test_what_a_fork_costs_a_step_is_no_matter_of_spawned_workers(run) -> None:
     (finding,) = advise(each_anew(run(num_workers=2, cpu=0.002), start_method="spawn"))
-    assert finding.speedup.likely == pytest.approx(0.11 / 0.01025, rel=0.02)
+    assert finding.speedup.high < 1.2 * finding.speedup.likely
 
 
 def test_one_iterator_is_no_faster_than_its_workers(run) -> None:

@@ -55,7 +55,8 @@ def test_the_named_interval_leaves_the_pause_what_it_may_cost() -> None:
     assert 0.4 / factor <= AFFORDABLE
     assert finding.change == {"every": factor}
     plain = 1 / (1 - 0.4 * (1 - 1 / factor))
-    assert finding.speedup.low < plain < finding.speedup.likely < 1.05 * plain  # steps that begin cold come on top
+    assert finding.speedup.low < plain < finding.speedup.high
+    assert finding.speedup.likely == pytest.approx(plain)
     assert finding.share_lost == pytest.approx(1 - 1 / finding.speedup.likely)
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gputune.model.pause_overhead import BUSY, CHILL_S
 from gputune.model.replay import Job, Work, spread
 
 STEP = 0.010
@@ -291,18 +290,6 @@ def test_a_short_series_is_cycled_through() -> None:
     assert [work.cpu for work in spread(series, 5)] == [1.0, 2.0, 1.0, 2.0, 1.0]
 
 
-def test_a_step_that_waited_begins_cold_and_one_that_did_not_is_as_fast_as_it_can_be() -> None:
-    """Steps of 10 ms of CPU, batches that take 40 ms: with eight workers none has to wait; the last of all has."""
-    cooling = Job(fetches=[Work(0.0, 0.040)], steps=[Work(0.010, 0.0)], cpus=1000.0, delivery=0.0, cools=True)
-    assert cooling.seconds(8, 2) == pytest.approx(0.010, rel=0.01)
-    assert cooling.epoch(1, 1, 2) == pytest.approx(0.090 + CHILL_S, rel=0.001)
-
-
-def test_in_one_process_making_and_using_chill_each_other() -> None:
-    cooling = Job(fetches=[Work(0.040, 0.0)], steps=[Work(0.010, 0.0)], cpus=1000.0, delivery=0.0, cools=True)
-    assert cooling.seconds(0, 1) == pytest.approx(0.050 + 2 * BUSY * CHILL_S, rel=0.01)
-
-
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])
 def test_a_disk_at_its_limit_gives_no_more_to_more_readers(workers: int) -> None:
     job = Job(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8, delivery=0.0)
@@ -350,13 +337,6 @@ def test_with_a_second_worker_that_rests_nothing_is_late() -> None:
     """Each works for 20 of 50 ms: when its batch is wanted, it is done, and has nothing else to do."""
     two = Job(fetches=[Work(0.020, 0.0)], steps=[Work(0.024, 0.0)], cpus=8, delivery=0.001, late=1.0)
     assert two.seconds(2, 1) == pytest.approx(0.025, rel=0.01)
-
-
-def test_a_worker_passes_a_batch_on_beside_its_next_one_if_there_is_a_cpu_for_it() -> None:
-    made = Job(fetches=[Work(0.010, 0.0)], steps=[Work(0.002, 0.0)], cpus=8, delivery=0.0, sending=0.005)
-    assert made.seconds(1, 2) == pytest.approx(0.010, rel=0.02)
-    assert replace(made, cpus=1).seconds(1, 2) == pytest.approx(0.017, rel=0.02)
-    assert replace(made, cpus=1, sending=0.0).seconds(1, 2) == pytest.approx(0.012, rel=0.02)
 
 
 def pinned(*, pins, fetches=(0.010,), steps=(STEP,), **differs) -> Job:

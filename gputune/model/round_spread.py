@@ -1,0 +1,26 @@
+"""How well the mean round of a run is known: by the means of parts of it, for rounds in a row are alike."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import stdev
+
+from gputune.core.figures import mean
+
+PARTS = 10  # whose means say how sure the mean of all is: as many as `gputune/experiment/pace.py` has
+FEWEST = 4  # of them, below which nobody knows
+SHORTEST = 5  # rounds in one
+
+
+def error_of_mean(series: Sequence[float]) -> float | None:
+    """Return the relative standard error of a series' mean, by means of its parts; None where it has too few.
+
+    By parts, because neighbours in a series are alike: what is slow for a second slows dozens of them.
+    """
+    count = min(PARTS, len(series) // SHORTEST)
+    if count < FEWEST:
+        return None
+    ends = [len(series) * number // count for number in range(count + 1)]
+    parts = [mean(series[start:end]) for start, end in pairwise(ends)]
+    middle = mean(parts)
+    return stdev(parts) / math.sqrt(count) / middle if middle > 0 else None
