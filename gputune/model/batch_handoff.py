@@ -32,15 +32,16 @@ def delivery_of(loader: Loader, usual: float = DELIVERY_S) -> float:
     """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
     Where a thread pins the batches, that is none of it: what it hands on is only picked up.
-    Else that of batches that lay ready; the training's own CPU time where they never do; from when their makers let go
-    of it, where most of them held it up; else a low quartile of all arrivals, or what a small batch `usual`ly takes.
+    Else the training's own CPU time, for what lay ready is late as well where its maker holds the interpreter; where
+    that is not known, that of batches that lay ready; from when their makers let go of it, where most held it up; else
+    a low quartile of all arrivals, or what a small batch `usual`ly takes.
     """
     if loader.pins:
         return median(loader.gets) if len(loader.gets) >= LEAST_BATCHES else GOTTEN_S
-    if len(loader.ready) >= LEAST_BATCHES:
-        return min(_awaited(loader), median(loader.ready))
     if not math.isinf(getting := getting_of(loader)):
         return getting
+    if len(loader.ready) >= LEAST_BATCHES:
+        return min(_awaited(loader), median(loader.ready))
     if _held_up(loader):
         return median(loader.after)
     if len(loader.deliveries) >= LEAST_BATCHES:

@@ -161,14 +161,11 @@ class Outlook(MeasuredLoop):
         used = (self.run.machine.others or 0.0) / self.run.machine.ranks
         if used < CROWD:
             return found
-        stay, give = (
-            replace(other.job, cpus=max(0.1, other.job.cpus - used), others=0.0),
-            replace(other.job, others=0.0),
-        )
-        now, then = self.loop(self.now), max(other.loop(setting), other.altered(stay).loop(setting))
-        alone = self.altered(replace(self.job, others=0.0))
-        best = self.compared(alone.loop(self.now), other.altered(give).loop(setting))
-        return replace(found.down_to(self.compared(now, then)), high=max(found.high, best.high))
+        for cpus in (max(0.1, self.job.cpus - used), self.job.cpus):
+            now, then = (each.altered(replace(each.job, cpus=cpus, others=0.0)) for each in (self, other))
+            either = self.compared(now.loop(self.now), then.loop(setting))
+            found = replace(found.down_to(either), high=max(found.high, either.high))
+        return found
 
     def instead(self, loader: Loader, job: Job | None = None) -> Speedup:
         """Return what it would buy if the loader were this one, with its settings as they are."""
