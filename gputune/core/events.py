@@ -101,7 +101,8 @@ class Kind(IntEnum):
     #           c number of the batch in its pass; code: 0, or 1 + the thousandths of t0 to t1 without a CPU
     DELAY = 21  # a worker was held up from t0 to t1 before it made a batch, to see whether it sets the pace: a the
     #             moment (ns) at which all workers of its loader were to be. STANDS: the training was, after a
-    #             next(), for batches to lie ready: a iterator id, b those that did at t0, d at t1
+    #             next(), for batches to lie ready: a iterator id, b those that did at t0, d at t1. SLOWS: it was
+    #             before a next() of the iterator a (0: behind a step, without a loader), in block b of such rounds
 
 
 class SpanCode(IntEnum):
@@ -138,7 +139,8 @@ STOOD = 0x4000  # RENDEZVOUS: and they are of what the device's stream stood for
 GATHERED = 0x2000  # RENDEZVOUS: with STOOD: weights had to be gathered from the other ranks for this round (FSDP)
 UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t0 = t1
 APART = 8  # BATCH: taken by another thread than the training's, which goes on meanwhile
-STANDS = 1  # DELAY: it was the training that was held up
+STANDS = 1  # DELAY: it was the training that was held up, for batches
+SLOWS = 2  # DELAY: it was the training, as its rounds are slowed down
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
 NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting

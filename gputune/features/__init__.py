@@ -104,12 +104,15 @@ class Reads:
     locked_out: float = 0.0  # s in which it waited for one
 
 
+SURE = 1.65  # standard errors: 95 % on one side
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slope:
-    """By how much later a loop's batches came for each second that all workers of a loader were held up.
+    """By how much later a loop went on for each second that somebody in it was held up.
 
-    1 where the workers set the pace, each by itself; 0 where something else does. `error` is its standard deviation,
-    `count` how often they were, `delay` s each time.
+    All workers of a loader: 1 where they set the pace, each by itself. The training thread: 1 where that does. 0 where
+    something else does. `error` is its standard deviation, `count` how often they were, `delay` s each time, or round.
     """
 
     value: float
@@ -117,12 +120,23 @@ class Slope:
     count: int
     delay: float
 
+    @property
+    def least(self) -> float:
+        """Return what it is at the least, with 95 %, 0 to 1."""
+        return min(1.0, max(0.0, self.value - SURE * self.error))
+
+    @property
+    def most(self) -> float:
+        """Return what it is at the most, with 95 %, 0 to 1."""
+        return min(1.0, max(0.0, self.value + SURE * self.error))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
     """What was held back to see what it does: the device so often and s, the workers at so many moments and s each.
 
     `fills`: the training so often, until batches lay ready. The s that workers may have idled for it are among theirs.
+    `slopes`: its thread so often, for a few rounds; `training` s in all.
     """
 
     holds: int = 0
@@ -130,11 +144,13 @@ class HeldBack:
     delays: int = 0
     workers: float = 0.0
     fills: int = 0
+    slopes: int = 0
+    training: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Return the s that it may have cost, if nobody made up for any of it."""
-        return self.device + self.workers
+        return self.device + self.workers + self.training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -548,6 +564,7 @@ class Process:
     in_loop: Mapping[str, float] = field(default_factory=dict)  # the same, between first and last training batch
     loop: float  # s from the first next() (or optimizer step) to the last
     held_back: HeldBack = HeldBack()
+    pace: Slope | None = None  # what slowing its training thread down did to its rounds: who sets the pace
     behind: float = 0.0  # s by which the device was behind the host at its end: what was queued was not done yet
     batches: int
     samples: int

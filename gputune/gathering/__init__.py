@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputune.core.events import Event, Kind
+from gputune.core.events import SLOWS, Event, Kind
 from gputune.core.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.core.units import NS
 from gputune.features import Features, Process, Raised
@@ -23,6 +23,7 @@ from gputune.gathering.storage import storage
 LOOPING = frozenset({int(Kind.BATCH), int(Kind.STEP)})  # made once: it is asked for every record
 MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACKWARD)  # likewise
 STOPPING = frozenset({"stopped", "continued"})
+DELAY = int(Kind.DELAY)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), int(Kind.DELAY)})
 BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
 ORPHANS = 4096  # records of workers kept until their training process has named them
@@ -149,6 +150,8 @@ class Gatherer:
         if training is None:
             return
         training.take(record)
+        if record.kind == DELAY and record.code == SLOWS:
+            self._slowed(training, record.t0)
         if record.kind in LOOPING or (record.kind == BACKWARD and training.by_passes):
             self.host.loop(record.t0, record.t1)
         elif record.kind == MEMBER:
@@ -157,6 +160,12 @@ class Gatherer:
                 self._settle()
         elif record.kind == ITERATOR:
             self._settle()
+
+    def _slowed(self, training: Training, t: int) -> None:
+        """Tell the others that one of several ranks was slowed down at `t` (ns): they may have waited for it."""
+        for other in self._trainings.values():
+            if other is not training:
+                other.disturbed(t)
 
     def _worker_event(self, event: Event, guest: Guest) -> None:
         if event.record.kind not in MADE:

@@ -18,6 +18,7 @@ from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.ready_rounds import ReadyRounds
 from gputune.gathering.settling import Settling
+from gputune.gathering.slowing import Slowing
 from gputune.gathering.storage import Kept, Pass, Varieties
 from gputune.model.replay import TYPICAL_PREFETCH
 
@@ -102,6 +103,7 @@ class LoaderState:
         prefetch = maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH
         self.delays = Delays(self.num_workers, prefetch)
         self.filled = ReadyRounds(self.num_workers, prefetch)
+        self.slowed = Slowing(self.num_workers * prefetch)
         self._types: dict[str, int] = {}
         self._shape: tuple[int, ...] = ()
         self.shards: bool | None = None
@@ -146,6 +148,7 @@ class LoaderState:
             self._handovers[record.a].begin(record.t0)
         self._pinning.begin(record.a)
         self.filled.begin()
+        self.slowed.disturbed(record.t0)
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
         fresh = bool(record.code & NEW)
@@ -210,6 +213,7 @@ class LoaderState:
             self._handovers[record.a].taken(record.b, record.t0, record.t1 - picking, record.d)
         self.settling.take(record.t1)
         self.delays.came(record.t1)
+        self.slowed.came(record.t1)
         self.batches += 1
         self.samples += record.c or self.batch_size or 0
         self._without_gradients += not self._gradients
@@ -229,6 +233,7 @@ class LoaderState:
             self._waits[-1] += (record.t1 - record.t0) / NS
         self.filled.stood(record)
         self.delays.stood(record)
+        self.slowed.disturbed(record.t0)
 
     def apart_between(self, t0: int, t1: int) -> int:
         """Return how many batches another thread than the training's took between two moments (ns)."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.core.events import APART, END, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
+from gputune.core.events import APART, END, HELD, SLOWS, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
 from gputune.core.figures import half_wilson
 from gputune.core.sample import Guest, Json, Open
 from gputune.core.units import NS
-from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Trend
+from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Slope, Trend
 from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
@@ -27,6 +27,7 @@ from gputune.gathering.precision import precise
 from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
+from gputune.gathering.slowing import Slowing
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import Varieties, filing
 from gputune.gathering.stretches import Stretches
@@ -46,7 +47,8 @@ BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), i
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM, DELAY = int(Kind.MEMORY), int(Kind.OOM), int(Kind.DELAY)
-CLOCKED = frozenset({GAP, int(Kind.DEVICE), int(Kind.SEGMENT)})
+SEGMENT = int(Kind.SEGMENT)
+CLOCKED = frozenset({GAP, int(Kind.DEVICE), SEGMENT})
 DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
 PLACES = 1000  # different places of spans kept
@@ -58,6 +60,7 @@ SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
 FEW = 2  # readings, one a second, in each half of a loop that ended early: enough to tell what grew, not what will
 STILL, STILL_ROUNDS = 10.0, 10  # s, and mean rounds of the loop: who stood for longer before it was ended hung
+SLOW = 4  # times that it was slowed down, the latest: what is between a step and a next() is told one round later
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
 
@@ -159,6 +162,8 @@ class Training:
         self.learns = False  # it made an optimizer's step, or a backward pass
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
         self._rounds = Rounds()
+        self._slowed = Slowing()  # steps, where there is no loader
+        self._slow = deque[tuple[int, int]](maxlen=SLOW)  # ns; when the training was slowed down, the latest
         self._gaps, self._works = deque[float](maxlen=GAPS), deque[float](maxlen=GAPS)
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
@@ -252,6 +257,8 @@ class Training:
             self._last_end = 0
         if kind == BATCH:
             self._batch(record)
+        elif kind == DELAY and record.code == SLOWS:
+            self._slowed_down(record)
         elif kind == DELAY:
             self._stood(record)
         elif kind in MADE and len(self._made) < PENDING:
@@ -279,6 +286,8 @@ class Training:
             self._stepped_before = record.t1
         if not self._rounds.by_batches:
             self._intervals.round(record.t1, self._rounds.steps)
+            if record.a == 1:
+                self._slowed.came(record.t1)
         self._stretches.stepped(record.t1, self.ledger.covered)
         self._rounds.step(record.t1, record.a)
         self.learns = True
@@ -288,6 +297,8 @@ class Training:
         """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
         if record.kind in CLOCKED:
             self._clocked.take(record)
+            if record.kind == SEGMENT and record.code & HELD:
+                self.disturbed(record.t0)
         if record.kind == BACKWARD:
             self._stretches.backward(record)
             self.meetings.backward(record)
@@ -459,6 +470,26 @@ class Training:
         if record.a in self._iterators:
             self._loaders[self._iterators[record.a].loader].stood(record)
 
+    def _slowed_down(self, record: Record) -> None:
+        """Take that a round was slowed down on purpose: that is no part of a step."""
+        self._slow.append((record.t0, record.t1))
+        for iterator in self._iterators.values():
+            if 0 < iterator.returned <= record.t0:
+                iterator.stood += record.t1 - record.t0
+        if record.a in self._iterators:
+            self._loaders[self._iterators[record.a].loader].slowed.slowed(record)
+        elif not record.a:
+            self._slowed.slowed(record)
+
+    def disturbed(self, t: int) -> None:
+        """Take that at `t` (ns) something else was tried, here or in another rank: the rounds around say nothing."""
+        for slowed in self._every_slowed:
+            slowed.disturbed(t)
+
+    @property
+    def _every_slowed(self) -> list[Slowing]:
+        return [self._slowed, *(state.slowed for state in self._loaders.values())]
+
     def _worked_on(self, record: Record) -> None:
         """Take the time from the last optimizer step to the next() of a training batch, less what spans explain of it.
 
@@ -467,7 +498,8 @@ class Training:
         """
         if self._asked and self.steps > WARM_UP:
             stepped, asked = self._stepped_before, self._asked
-            worked = asked - stepped - self.ledger.covered(stepped, asked) if stepped > self._gotten_at else 0
+            slow = sum(t1 - t0 for t0, t1 in self._slow if stepped <= t0 and t1 <= asked)
+            worked = asked - stepped - slow - self.ledger.covered(stepped, asked) if stepped > self._gotten_at else 0
             if not self._passes.between(stepped, asked):
                 self._afters.append(max(0, worked) / NS)
         self._asked, self._gotten_at, self._got = record.t0, self._got, record.t1
@@ -518,6 +550,7 @@ class Training:
             loader.locked(record)
         elif record.kind == DELAY:
             loader.delays.delayed(worker, record)
+            loader.slowed.disturbed(record.t0)
         else:
             loader.fetch(record, iterator, worker)
 
@@ -716,6 +749,7 @@ class Training:
             loop=loop,
             behind=behind,
             held_back=self._held_back(),
+            pace=self._pace(),
             batches=sum(loader.batches for loader in training),
             samples=sum(loader.samples for loader in training),
             optimizer_steps=self._rounds.count,
@@ -782,13 +816,21 @@ class Training:
         holds, device = self._clocked.held
         each = [state.delays.held for state in self._loaders.values()]
         filled = [state.filled for state in self._loaders.values()]
+        slowed = self._every_slowed
         return HeldBack(
             holds=holds,
             device=device,
             delays=sum(count for count, _ in each),
             workers=sum(s for _, s in each) + sum(one.idle for one in filled),
             fills=sum(one.count for one in filled),
+            slopes=sum(one.count for one in slowed),
+            training=sum(one.seconds for one in slowed),
         )
+
+    def _pace(self) -> Slope | None:
+        """Return by how much its rounds got longer as the training thread was slowed down: of the loop that was most."""
+        told = [slope for slowed in self._every_slowed if (slope := slowed.told) is not None]
+        return max(told, key=lambda slope: slope.count, default=None)
 
     @property
     def _in_its_loop(self) -> bool:

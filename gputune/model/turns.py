@@ -13,7 +13,6 @@ from gputune.features import Slope
 from gputune.model.prediction import Outlook
 
 LEAST = 3  # times that the workers were held up: fewer say nothing
-SURE = 1.65  # standard errors: 95 % on one side
 FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
 ALL = 0.9  # of the batches, made by one of several workers: the others have nothing to read
 GROUPS = 4  # of workers that are held up one after the other, as the guest has it
@@ -37,7 +36,7 @@ def in_turn(outlook: Outlook) -> Slope | None:
     if slope is None or slope.count < LEAST or outlook.now.workers < 2 or outlook.run.machine.ranks > 1:
         return None  # ranks wait for each other: what one is late by they make up for, or not
     usual = expected(outlook, slope.delay)
-    return slope if usual >= SETS and slope.value + SURE * slope.error < FAR * usual else None
+    return slope if usual >= SETS and slope.most < FAR * usual else None
 
 
 def by_one(outlook: Outlook) -> float:

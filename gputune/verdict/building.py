@@ -164,11 +164,10 @@ def abstained(heard: Sequence[Process]) -> str:
 
 
 def _experiments(heard: Sequence[Process]) -> ExperimentsRow | None:
-    holds, delays, fills = (sum(getattr(p.held_back, name) for p in heard) for name in ("holds", "delays", "fills"))
+    names = ("holds", "delays", "fills", "slopes")
+    counts = {name: sum(getattr(p.held_back, name) for p in heard) for name in names}
     shares = [p.held_back.seconds / p.loop for p in heard if p.loop > 0]
-    if not (holds or delays or fills):
-        return None
-    return ExperimentsRow(holds=holds, delays=delays, share=_mean(shares), fills=fills)
+    return ExperimentsRow(share=_mean(shares), **counts) if any(counts.values()) else None
 
 
 def _unavailable(features: Features) -> list[UnavailableRow]:
@@ -354,6 +353,8 @@ def _process(process: Process) -> ProcessRow:
         own_s=_mean([m.own for m in process.meetings]),
         apart_s=_mean([m.apart for m in process.meetings]),
         rounds=len(process.meetings),
+        pace=None if process.pace is None else _short(process.pace.value),
+        pace_error=None if process.pace is None else _short(process.pace.error),
     )
 
 

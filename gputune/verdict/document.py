@@ -117,6 +117,8 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
 class ExperimentsRow(msgspec.Struct, frozen=True, kw_only=True):
     """What was held back to see what that does: the device so often, workers at so many moments.
 
+    The training thread so often, for a few rounds in a row (`slopes`).
+
     The training itself so often (`fills`), until batches lay ready.
 
     `share` of the loop that it may have cost, the mean of the training processes.
@@ -126,6 +128,7 @@ class ExperimentsRow(msgspec.Struct, frozen=True, kw_only=True):
     delays: int
     share: float | None
     fills: int = 0
+    slopes: int = 0
 
 
 class LackingRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,7 +240,8 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """One training process. `seen` false: nothing was heard from inside it, for the reason in `why`.
 
     `stood_s`: from the last that its loop did until a signal ended it, in the middle of a pass. `own_s` and `apart_s`
-    are a step's seconds by itself, and with the other ranks, mean over `rounds` (docs/ranks.md).
+    are a step's seconds by itself, and with the other ranks, mean over `rounds` (docs/ranks.md). `pace` is by how much
+    its rounds got longer for each second that its thread was held up, with its standard error (docs/experiments.md).
     """
 
     pid: int
@@ -257,6 +261,8 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     apart_s: float | None = None
     rounds: int = 0
     stood_s: float = 0.0
+    pace: float | None = None
+    pace_error: float | None = None
 
 
 class FrameRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,10 +68,10 @@ def test_who_used_the_cpus_is_told_of_a_training(features: Make) -> None:
 
 def test_the_schema_knows_every_field_and_no_other(features: Make, process: Make, finding: Make) -> None:
     guests = (Guest(0, 1, 0, 0, 0, "main", "hello"),)
-    ran = process(held_back=HeldBack(holds=3, device=0.05, delays=2, workers=0.008, fills=1))
+    ran = process(held_back=HeldBack(holds=3, device=0.05, delays=2, workers=0.008, fills=1, slopes=4))
     run = features(unavailable={"nvml": "no driver"}, processes=(ran,))
     read = document(run, finding(), guests=guests, tuned=TUNED)
-    assert read["experiments"] == {"holds": 3, "delays": 2, "share": pytest.approx(0.001), "fills": 1}
+    assert read["experiments"] == {"holds": 3, "delays": 2, "share": pytest.approx(0.001), "fills": 1, "slopes": 4}
     assert read["perhaps"] == []
 
     def compare(schema: dict[str, Any], value: Any, path: str) -> None:

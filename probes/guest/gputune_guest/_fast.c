@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 7 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 8 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -35,11 +35,12 @@
 #endif
 
 enum { BATCH = 1, STEP = 4, BACKWARD = 7, PICK = 14, DELAY = 21 }; /* words.py */
-enum { END = 1, FAILED = 2, APART = 8, STANDS = 1 }; /* words.py */
+enum { END = 1, FAILED = 2, APART = 8, STANDS = 1, SLOWS = 2 }; /* words.py */
 enum { LOOK = 500000 };                     /* ns between two looks at what lies ready */
 enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
 enum { LATE = 8, NESTED = 3 };
 enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
+static const int64_t ODD = 20000000; /* ns that a moment may last too long: from there on the machine has other troubles */
 static const int64_t SOON = 200000000; /* ns; here.py says the same */
 static const int64_t NOTED = 100000; /* ns; picks.py says the same */
 
@@ -77,6 +78,8 @@ typedef struct {
     char *made; /* mapped, and not begun */
     PyObject *lies;                     /* what batches lie in once they are made, or None: see `stand` */
     long long slots, wanted, patience;
+    long long slowed, slow, slow_of, block; /* rounds that are held up, for how many ns, of whom, and which: see `slow` */
+    char trouble;
 } Here;
 
 /* Ask for memory that is about to be touched, all at once: one after the other it would be waited for as often. */
@@ -189,7 +192,8 @@ here_init(PyObject *self, PyObject *args, PyObject *kwargs)
     assign(&here->buffer, Py_None);
     assign(&here->writer, Py_None);
     assign(&here->lies, Py_None);
-    here->wanted = 0;
+    here->wanted = here->slowed = 0;
+    here->trouble = 0;
     forget(here);
     return 0;
 }
@@ -436,6 +440,11 @@ static PyMemberDef here_members[] = {
     {"slots", T_LONGLONG, offsetof(Here, slots), 0, NULL},
     {"wanted", T_LONGLONG, offsetof(Here, wanted), 0, NULL},
     {"patience", T_LONGLONG, offsetof(Here, patience), 0, NULL},
+    {"slowed", T_LONGLONG, offsetof(Here, slowed), 0, NULL},
+    {"slow", T_LONGLONG, offsetof(Here, slow), 0, NULL},
+    {"slow_of", T_LONGLONG, offsetof(Here, slow_of), 0, NULL},
+    {"block", T_LONGLONG, offsetof(Here, block), 0, NULL},
+    {"trouble", T_BOOL, offsetof(Here, trouble), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyMethodDef here_methods[] = {
@@ -521,6 +530,29 @@ swallow(PyObject *failed)
     Py_DecRef(value);
     Py_DecRef(trace);
     return 0;
+}
+
+/* Hold the training up for a moment, without the GIL: see slowing.py. No Python code of ours runs meanwhile, a signal
+ * ends it, and what its handler raises comes up in what the script does next. What is odd about it ends all of it. */
+COLD static void
+slow(Here *here, long long of)
+{
+    struct timespec pause = {here->slow / 1000000000, here->slow % 1000000000};
+    Record record = {.kind = DELAY, .code = SLOWS, .a = of, .b = here->block};
+    PyThreadState *state;
+    int interrupted;
+    here->slowed--;
+    record.t0 = now();
+    state = PyEval_SaveThread();
+    interrupted = nanosleep(&pause, NULL);
+    PyEval_RestoreThread(state);
+    record.t1 = now();
+    if (interrupted || record.t1 - record.t0 > 2 * here->slow + ODD) {
+        here->trouble = 1;
+        here->slowed = 0;
+    }
+    if (here->map != NULL)
+        put(here, &record);
 }
 
 /* ---- Wrapper: what Next and Passing have in common, functions in the place of others */
@@ -880,6 +912,9 @@ next_once(Next *self, PyObject *theirs)
     PyObject *data, *type = NULL, *value = NULL, *trace = NULL, *args[] = {NULL, theirs};
     int code = 0, ours;
     fetch(here, here->of_iterator);
+    if (here->slowed && here->iterator == theirs && here->of_iterator->number == here->slow_of &&
+        here->phase == Py_None && PyThread_get_thread_ident() == here->trainer)
+        slow(here, here->slow_of);
     if (here->map != NULL) {
         FETCH(here->map + MARK_AT);
         FETCH(slot(here, here->seq + 1));
@@ -903,6 +938,8 @@ next_once(Next *self, PyObject *theirs)
     if (data == NULL) {
         code = PyErr_ExceptionMatches(PyExc_StopIteration) ? END : FAILED;
         PyErr_Fetch(&type, &value, &trace);
+        here->slowed = 0;
+        here->trouble |= code == FAILED;
     }
     if (call.came) {
         call.cpu = clock_now(CLOCK_THREAD_CPUTIME_ID) - call.cpu;
@@ -1301,6 +1338,8 @@ step(Stepped *self, PyObject *optimizer, ns t1)
     }
     mine = here->of_optimizer;
     mine->count++;
+    if (here->slowed && !here->slow_of && mine->number == 1 && PyThread_get_thread_ident() == here->trainer)
+        slow(here, 0);
     if (later(here, STEP, t1, t1, mine->number) < 0)
         return -1;
     if (here->look && here->of_optimizer == mine) {

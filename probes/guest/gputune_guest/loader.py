@@ -17,6 +17,7 @@ from gputune_guest import (
     ring,
     samples,
     settings,
+    slowing,
     spans,
     wrapping,
 )
@@ -96,7 +97,10 @@ def _next(original):
 
 def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913, PLR0917 - times of one call, see samples.begin
     samples.again()
-    if not code and not filling.stands(mine, t0, t1):
+    if code:
+        return
+    if slowing.under_way() or not filling.stands(mine, t0, t1):
+        slowing.begins(mine, t1)
         samples.begin(mine, (came, asked, t0, t1, back, done), cpu)
 
 

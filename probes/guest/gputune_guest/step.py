@@ -9,6 +9,7 @@ from gputune_guest import (
     patching,
     ring,
     samples,
+    slowing,
     spans,
     weights,
     wrapping,
@@ -75,6 +76,7 @@ def _without_loader(mine, t1):
         here.left -= 1
         if here.left <= 0:
             samples.again()
+            slowing.stepped(mine, t1)
             forward.begin(NO_NEXT, mine, mine.count, mine.theirs())
 
 

@@ -29,4 +29,4 @@ HELD = 1
 DIVIDED = 2  # DEVICE, SEGMENT
 EXPANDABLE = 0x100  # OOM
 NEW = 1  # ITERATOR: the first of its loader
-STANDS = 1  # DELAY: the training, not a worker
+STANDS, SLOWS = 1, 2  # DELAY: the training, not a worker
