@@ -9,7 +9,19 @@ from gputune.core.events import APART, END, HELD, SLOWS, SPAN_NAMES, STOPPING, K
 from gputune.core.figures import half_wilson
 from gputune.core.sample import Guest, Json, Open
 from gputune.core.units import NS
-from gputune.features import Drawn, Filing, Frame, HeldBack, Loader, OutOfMemory, Place, Precision, Process, Slope, Trend
+from gputune.features import (
+    Drawn,
+    Filing,
+    Frame,
+    HeldBack,
+    Loader,
+    OutOfMemory,
+    Place,
+    Precision,
+    Process,
+    Slope,
+    Trend,
+)
 from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
@@ -60,7 +72,6 @@ SITE_BITS, SITE = 16, 0xFFFF  # of field d in such records
 WRITES = frozenset({"checkpoint", "logging", "reporting"})
 FEW = 2  # readings, one a second, in each half of a loop that ended early: enough to tell what grew, not what will
 STILL, STILL_ROUNDS = 10.0, 10  # s, and mean rounds of the loop: who stood for longer before it was ended hung
-SLOW = 4  # times that it was slowed down, the latest: what is between a step and a next() is told one round later
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
 
 
@@ -161,9 +172,7 @@ class Training:
         self._clocked = Clocked()
         self.learns = False  # it made an optimizer's step, or a backward pass
         self._infers = False  # what is taken for its loop are batches of evaluations, until something else comes
-        self._rounds = Rounds()
-        self._slowed = Slowing()  # steps, where there is no loader
-        self._slow = deque[tuple[int, int]](maxlen=SLOW)  # ns; when the training was slowed down, the latest
+        self._rounds, self._slowed = Rounds(), Slowing()  # the latter of steps, where there is no loader
         self._gaps, self._works = deque[float](maxlen=GAPS), deque[float](maxlen=GAPS)
         self._last_span = ""
         self._last_end = 0  # t1 of the last span, 0 where anything else came after it
@@ -257,10 +266,8 @@ class Training:
             self._last_end = 0
         if kind == BATCH:
             self._batch(record)
-        elif kind == DELAY and record.code == SLOWS:
-            self._slowed_down(record)
         elif kind == DELAY:
-            self._stood(record)
+            self._held_up(record)
         elif kind in MADE and len(self._made) < PENDING:
             self._made.append(record)
         elif kind == SPAN:
@@ -461,25 +468,18 @@ class Training:
         self._of[record.a] = loader
         return self._iterators.setdefault(record.a, _Iterator(loader, trains=True, moved=record.t1))
 
-    def _stood(self, record: Record) -> None:
-        """Take that it was held up until batches lay ready: waiting for them, and no part of a step."""
+    def _held_up(self, record: Record) -> None:
+        """Take that it was held up on purpose, which is no part of a step: until batches lay ready, or for a round."""
+        for iterator in self._iterators.values():
+            if 0 < iterator.returned <= record.t0:
+                iterator.stood += record.t1 - record.t0
+        loader = self._loaders.get(self._iterators[record.a].loader) if record.a in self._iterators else None
+        if record.code == SLOWS:
+            (self._slowed if loader is None else loader.slowed).slowed(record)
+            return
         self.ledger.span("loader.wait", record.t0, record.t1)
-        for iterator in self._iterators.values():
-            if 0 < iterator.returned <= record.t0:
-                iterator.stood += record.t1 - record.t0
-        if record.a in self._iterators:
-            self._loaders[self._iterators[record.a].loader].stood(record)
-
-    def _slowed_down(self, record: Record) -> None:
-        """Take that a round was slowed down on purpose: that is no part of a step."""
-        self._slow.append((record.t0, record.t1))
-        for iterator in self._iterators.values():
-            if 0 < iterator.returned <= record.t0:
-                iterator.stood += record.t1 - record.t0
-        if record.a in self._iterators:
-            self._loaders[self._iterators[record.a].loader].slowed.slowed(record)
-        elif not record.a:
-            self._slowed.slowed(record)
+        if loader is not None:
+            loader.stood(record)
 
     def disturbed(self, t: int) -> None:
         """Take that at `t` (ns) something else was tried, here or in another rank: the rounds around say nothing."""
@@ -498,8 +498,8 @@ class Training:
         """
         if self._asked and self.steps > WARM_UP:
             stepped, asked = self._stepped_before, self._asked
-            slow = sum(t1 - t0 for t0, t1 in self._slow if stepped <= t0 and t1 <= asked)
-            worked = asked - stepped - slow - self.ledger.covered(stepped, asked) if stepped > self._gotten_at else 0
+            own = self.ledger.covered(stepped, asked) + sum(one.within(stepped, asked) for one in self._every_slowed)
+            worked = asked - stepped - own if stepped > self._gotten_at else 0
             if not self._passes.between(stepped, asked):
                 self._afters.append(max(0, worked) / NS)
         self._asked, self._gotten_at, self._got = record.t0, self._got, record.t1
@@ -828,7 +828,7 @@ class Training:
         )
 
     def _pace(self) -> Slope | None:
-        """Return by how much its rounds got longer as the training thread was slowed down: of the loop that was most."""
+        """Return by how much its rounds got longer as its thread was slowed down: of the one loop that was most."""
         told = [slope for slowed in self._every_slowed if (slope := slowed.told) is not None]
         return max(told, key=lambda slope: slope.count, default=None)
 

@@ -21,6 +21,7 @@ BLOCKS = 256  # blocks of them that may wait to be judged, and differences kept:
 APART = 1024  # rounds between two looks at what can be judged
 SETTLES = 2  # rounds into which what happened in one may reach, beside those for which batches lie ready
 ODD = 4.0  # times as long as those around: such a round is a pause of the loop's own
+LATEST = 4  # delays: what is between a step and a next() is asked for a round later
 LEAST = 3  # blocks, and calm stretches: with fewer nobody knows anything
 NEAR = 12  # calm stretches before a block, at the most, that it is held against
 SIDES = 2  # stretches of rounds on each side that say what they take otherwise: half a one at the least
@@ -51,6 +52,7 @@ class Slowing:
         self._judged: deque[_Block] = deque(maxlen=BLOCKS)
         self._found: deque[tuple[float, float]] = deque(maxlen=BLOCKS)  # s that a block was held up, and was longer
         self._calm: deque[float] = deque(maxlen=BLOCKS * NEAR)  # s that calm stretches were longer
+        self._latest: deque[Record] = deque(maxlen=LATEST)
         self._since = 0
         self.count, self.seconds = 0, 0.0  # of blocks, and of delays in all
 
@@ -74,6 +76,11 @@ class Slowing:
                 self._waiting.pop(next(iter(self._waiting)))
         self._waiting.setdefault(record.b, _Block(record.t0)).add(record)
         self.seconds += (record.t1 - record.t0) / NS
+        self._latest.append(record)
+
+    def within(self, t0: int, t1: int) -> int:
+        """Return for how many ns it was held up between two moments that are not long ago (ns)."""
+        return sum(record.t1 - record.t0 for record in self._latest if t0 <= record.t0 and record.t1 <= t1)
 
     @property
     def told(self) -> Slope | None:

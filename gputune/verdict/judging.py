@@ -12,6 +12,7 @@ from gputune.features import Features
 from gputune.verdict import arbitration
 from gputune.verdict.building import abstained
 from gputune.verdict.document import TRIED, Settings, SpeedupRow, Tuned
+from gputune.verdict.paced import paced
 from gputune.verdict.partly import as_read, unread
 
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
@@ -31,7 +32,7 @@ def judge(run: Features, failed: dict[str, str] | None = None, perhaps: list[Fin
     found: list[Finding] = []
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
-    founded = [unread(run, arbitration.uncovered(run, f), seen) for f in _founded(run, found)]
+    founded = [unread(run, paced(run, arbitration.uncovered(run, f)), seen) for f in _founded(run, found)]
     worth = [f for f in founded if arbitration.is_told(f) or f.speedup.sure >= WORTH_SAYING]
     spoken = _healthy_offers(arbitration.settle(run, _once(worth)))
     if perhaps is not None and not any(map(_is_gain, spoken)):

@@ -5,9 +5,9 @@ the loader, the device or another rank. So it tells what a saving in that thread
 and without a model of the machine. No sample, no order and no random number is touched.
 
 It is held up before a `next()`, which is behind the step of the round before; without a DataLoader behind the step of
-its first optimizer. Before the forward pass would be the same moment of the same thread: there is only `next()`
-between them, and what that asks the workers for it asks for once a batch has come. It stands in C (`slow` in `_fast.c`),
-with the GIL let go; without the C part it is not done.
+its first optimizer. Before the forward pass would tell the same: there is only `next()` between them, and what
+that asks the workers for it asks for once a batch has come. It stands in C (`slow` in `_fast.c`), with the GIL let go;
+without the C part it is not done.
 
 When that is, the number of backward passes says, which is the same on all ranks of a job: so they take turns, and never
 talk about it. Where one cannot be slowed down, nobody is in its turn.
@@ -103,7 +103,7 @@ _purse = None
 
 
 def begins(mine, t1):
-    """Have the next rounds of an iterator slowed down, if that is due after a sampled `next()` that returned at `t1`."""
+    """Have the next rounds of an iterator slowed down, if that is due after a sampled `next()`, over at `t1`."""
     if here.trouble or _over or fast is None or here.phase is not None or spans.get_ident() != here.trainer:
         return
     _begin(mine.loader, mine.number, mine.count, t1)
@@ -143,7 +143,7 @@ def _ready():
     global _turns, _purse, _over
     if _turns is None:
         share, (rank, world, _local) = budget.share(), ranks.told()
-        if os.environ.get("GPUTUNE_STEER") or not share or (world or 1) > 1 and rank is None:
+        if os.environ.get("GPUTUNE_STEER") or not share or ((world or 1) > 1 and rank is None):
             _over = True
             return False
         _turns, _purse = Turns(rank or 0, world or 1, share), _Purse(share / (world or 1))
