@@ -532,9 +532,9 @@ swallow(PyObject *failed)
     return 0;
 }
 
-/* Hold the training up for a moment, without the GIL: see slowing.py. No Python code of ours runs meanwhile, a signal
- * ends it, and what its handler raises comes up in what the script does next. What is odd about it ends all of it. */
-COLD static void
+/* Hold the training up for a moment, without the GIL: see slowing.py. A signal ends it for good, and its handler runs at
+ * once, in no frame of ours: -1 if that raises. Where it lasts too long the rounds behind it are left alone. */
+COLD static int
 slow(Here *here, long long of)
 {
     struct timespec pause = {here->slow / 1000000000, here->slow % 1000000000};
@@ -547,12 +547,12 @@ slow(Here *here, long long of)
     interrupted = nanosleep(&pause, NULL);
     PyEval_RestoreThread(state);
     record.t1 = now();
-    if (interrupted || record.t1 - record.t0 > 2 * here->slow + ODD) {
-        here->trouble = 1;
+    if (interrupted || record.t1 - record.t0 > 2 * here->slow + ODD)
         here->slowed = 0;
-    }
     if (here->map != NULL)
         put(here, &record);
+    here->trouble |= interrupted != 0;
+    return interrupted ? PyErr_CheckSignals() : 0;
 }
 
 /* ---- Wrapper: what Next and Passing have in common, functions in the place of others */
@@ -913,8 +913,8 @@ next_once(Next *self, PyObject *theirs)
     int code = 0, ours;
     fetch(here, here->of_iterator);
     if (here->slowed && here->iterator == theirs && here->of_iterator->number == here->slow_of &&
-        here->phase == Py_None && PyThread_get_thread_ident() == here->trainer)
-        slow(here, here->slow_of);
+        here->phase == Py_None && PyThread_get_thread_ident() == here->trainer && slow(here, here->slow_of) < 0)
+        return NULL;
     if (here->map != NULL) {
         FETCH(here->map + MARK_AT);
         FETCH(slot(here, here->seq + 1));
@@ -1338,8 +1338,6 @@ step(Stepped *self, PyObject *optimizer, ns t1)
     }
     mine = here->of_optimizer;
     mine->count++;
-    if (here->slowed && !here->slow_of && mine->number == 1 && PyThread_get_thread_ident() == here->trainer)
-        slow(here, 0);
     if (later(here, STEP, t1, t1, mine->number) < 0)
         return -1;
     if (here->look && here->of_optimizer == mine) {
@@ -1362,6 +1360,9 @@ stepped_after(PyObject *self, PyObject *const *args, Py_ssize_t count)
     ns t1;
     fetch(here, here->of_optimizer);
     t1 = now();
+    if (here->slowed && !here->slow_of && count > 0 && here->optimizer == args[0] && here->of_optimizer->number == 1 &&
+        PyThread_get_thread_ident() == here->trainer && slow(here, 0) < 0)
+        return NULL;
     if (count > 0 && step((Stepped *)self, args[0], t1) < 0 && swallow(((Stepped *)self)->failed) < 0)
         return NULL;
     Py_RETURN_NONE;

@@ -110,6 +110,11 @@ def of_worker(number, workers):
     return Delaying(number, share, _here) if share else None
 
 
+def latest():
+    """Return when workers of any loader of this process were held up last (ns), 0 if never."""
+    return max((_layout.unpack_from(shared)[1] for shared in _shared.values()), default=0)
+
+
 def before_workers(place, patience):
     """Make what the workers of a loader will share, before they are forked: it is built at `place`."""
     global _here, _owner

@@ -67,6 +67,12 @@ def stands(mine, t0, t1):
     return theirs is not None and not theirs._timeout and _is_alone() and _begin(known, theirs, t1)
 
 
+def later(loader, t):
+    """Have none of a loader's before `t` (ns): something else is being tried."""
+    if loader in _kept:
+        _kept[loader].due = max(_kept[loader].due, t)
+
+
 def _share():
     """Return the share of the time that may be spent, 0 where nothing may be tried."""
     return 0.0 if os.environ.get("GPUTUNE_STEER") else budget.share()

@@ -99,7 +99,9 @@ def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913
     samples.again()
     if code:
         return
-    if slowing.under_way() or not filling.stands(mine, t0, t1):
+    if not slowing.under_way() and filling.stands(mine, t0, t1):
+        slowing.stands(t1)
+    else:
         slowing.begins(mine, t1)
         samples.begin(mine, (came, asked, t0, t1, back, done), cpu)
 

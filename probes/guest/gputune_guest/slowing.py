@@ -16,9 +16,8 @@ talk about it. Where one cannot be slowed down, nobody is in its turn.
 import os
 import sys
 
-from gputune_guest import budget, device, ranks, ring, spans, wrapping
+from gputune_guest import budget, delaying, device, filling, ranks, ring, spans, wrapping
 from gputune_guest.here import fast
-from gputune_guest.words import NO_NEXT
 
 now = ring.now
 here = ring.here
@@ -32,10 +31,12 @@ RECENT = 8  # sampled rounds over which their length is averaged
 UNLIKE = 0.5  # of that by which they may differ on average: else nothing could be learnt
 EAGER, SOONER = 4, 4  # so many times come so much sooner at first: a short run is to have some. They are what is spent
 KEEN, SELDOM = 64, 8  # in advance, less one; after so many times they come so much more seldom
+CALM = 16  # rounds before the first one, and behind the last, in which nothing else is tried
 LOADERS = 64
 
-_kept = {}  # id of a loader, or NO_NEXT, to a _Pace
+_kept = {}  # id of a loader, or 0 for steps without one, to a _Pace
 _turns = None
+_stood = 0  # when the training stood for batches to lie ready, the latest time (ns)
 _over = False  # there was trouble: never again in this process
 
 
@@ -45,7 +46,8 @@ class _Pace:
     __slots__ = ("at", "count", "number", "round", "seen", "unlike")
 
     def __init__(self):
-        self.at = self.count = self.number = self.seen = 0
+        self.at = self.count = self.seen = 0
+        self.number = None  # of its iterator
         self.round = self.unlike = 0.0
 
     def learn(self, number, count, t):
@@ -109,10 +111,16 @@ def begins(mine, t1):
     _begin(mine.loader, mine.number, mine.count, t1)
 
 
+def stands(t1):
+    """Learn that the training stands from `t1` on, until batches lie ready."""
+    global _stood
+    _stood = t1
+
+
 def stepped(mine, t1):
     """Do the same after a sampled step of an optimizer, where there is no DataLoader."""
     if fast is not None and not here.trouble and not _over and spans.get_ident() == here.trainer:
-        _begin(NO_NEXT, 0, mine.count, t1)
+        _begin(0, 0, mine.count, t1)
 
 
 def under_way():
@@ -129,10 +137,14 @@ def _begin(key, number, count, t1):
     pace.learn(number, count, t1)
     if here.slowed or here.passes < FIRST or pace.seen < RECENT or not _turns.mine(here.passes):
         return
+    calm = int(CALM * pace.round)
     length = min(MOST, int(PART * pace.round))
     if length < max(LEAST, SLIGHT * pace.round) or pace.unlike > UNLIKE * pace.round:
         return
+    if t1 - max(_stood, delaying.latest()) < calm:
+        return
     if _purse.may(t1, ROUNDS * length) and not _is_traced() and budget.heard():
+        filling.later(key, t1 + 2 * calm)
         _turns.take()
         _purse.spent += ROUNDS * length
         here.block, here.slow, here.slow_of, here.slowed = here.passes, length, number, ROUNDS
