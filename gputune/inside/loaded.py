@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TableName: TypeAlias = Literal[
-    "samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks"
+    "samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks", "experiments"
 ]  # as docs/recording.md has them
 State: TypeAlias = Literal["ended", "live", "broken"]
 

@@ -31,8 +31,10 @@ def load(folder: str | Path) -> Run:
     folder = opening.given(Path(folder))
     story = read(folder)
     replaying = importlib.import_module("gputune.recording.replaying")
+    experiments = importlib.import_module("gputune.recording.experiments")
     with Folder(folder) as opened:
-        return Run(story, replaying.whole_tables(opened, offset(story)))
+        tables = replaying.whole_tables(opened, offset(story))
+    return Run(story, {**tables, experiments.TABLE: experiments.of(tables["events"])})
 
 
 def readings(folder: Path, lost: dict[str, str] | None = None) -> Iterator[list[Reading]]:

@@ -3,6 +3,7 @@
 from gputune.core.events import AROUND_LOOP
 from gputune.core.finding import AROUND
 from gputune.core.hygiene import clean
+from gputune.features import SURE
 from gputune.report import attached, ending
 from gputune.report.words import percent
 from gputune.verdict.arbitration import PAUSES
@@ -17,6 +18,8 @@ INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py s
 FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
 MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
+SETS = 0.5  # of a delay that shows in the rounds: from here on the thread sets their pace
+THREAD, UNSEEN = "the training thread", "unseen"
 NOTHING = "nothing found that is worth changing"
 UNSURE = "no change was found that is sure to help"
 
@@ -64,14 +67,36 @@ def _healthy(verdict: Verdict) -> str:
     if apart := [loader for loader in verdict.loaders if loader.training and loader.apart is not None]:
         return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}; {_apart(apart)}"
     if waiting < QUIET_LOADER:
-        return (
-            f"nothing to gain from the loader: {percent(step)} of the time after start-up is the step{_more(verdict)}"
-        )
+        who = pace(verdict)
+        found = UNSURE if who == UNSEEN else "nothing to gain from the loader"
+        return f"{found}: {percent(step)} of the time after start-up is the step{_more(verdict)}{_measured(who)}"
     found = UNSURE if waiting >= MUCH_WAITING else nothing
     return (
         f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
-        f"{percent(step)} the step{_more(verdict)}"
+        f"{percent(step)} the step{_more(verdict)}{_measured(pace(verdict))}"
     )
+
+
+def pace(verdict: Verdict) -> str:
+    """Return who sets the pace of the loop, as slowing its thread down has shown; "" where that is not known."""
+    looping = [row for row in verdict.processes if row.seen and row.loop_s]
+    told = [(row.pace, row.pace_error) for row in looping if row.pace is not None and row.pace_error is not None]
+    if not told or len(told) < len(looping):
+        return ""
+    if any(slope - SURE * error > SETS for slope, error in told):
+        return THREAD
+    if any(slope + SURE * error > SETS for slope, error in told):
+        return ""
+    if share(verdict, "loader.wait") >= QUIET_LOADER * (1.0 - _around(verdict)):
+        return "the loader"
+    return "the device" if verdict.device.count else UNSEEN
+
+
+def _measured(who: str) -> str:
+    """Return that in words."""
+    if who == UNSEEN:
+        return "; slowed down, the training made up for it: it waits for something that is not seen here"
+    return f"; measured: {who} sets the pace" if who else ""
 
 
 def _apart(loaders: list[LoaderRow]) -> str:
