@@ -64,7 +64,7 @@ def held_back(experiments: ExperimentsRow | None) -> str:
         (experiments.holds, "the device"),
         (experiments.delays, "the workers"),
         (experiments.fills, "the training, until batches lay ready,"),
-        (experiments.slopes, "its thread, for a few rounds,"),
+        (experiments.slopes, "the training thread, for a few rounds,"),
     ]
     what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)
     share = "" if experiments.share is None else f": {100 * experiments.share:.1f} % of the loop at the most"
