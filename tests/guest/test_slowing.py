@@ -15,7 +15,7 @@ from tests.guest.conftest import GUEST, Watched
 
 SOON = """
 from gputune_guest import slowing
-slowing.FIRST_NS = 0
+slowing.FIRST_NS, slowing.CALM, slowing.UNLIKE = 0, 0, 1e9  # whatever else goes on on this machine
 """
 CODE = """
 import hashlib, os, random, signal, sys, threading, time
@@ -61,18 +61,18 @@ def _torch() -> None:
 
 def islanded() -> Any:
     """Load the module by itself: whose turn it is needs nothing else."""
-    package, names = ModuleType("gputune_guest"), ("device", "ranks", "ring", "spans", "wrapping")
+    package, names = (
+        ModuleType("gputune_guest"),
+        ("delaying", "device", "filling", "ranks", "ring", "spans", "wrapping"),
+    )
     for name in names:
         setattr(package, name, ModuleType(name))
     package.ring.now = package.ring.here = None  # type: ignore[attr-defined]
     package.wrapping.after_fork = lambda _: None  # type: ignore[attr-defined]
     loaded: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
-        here = ModuleType("gputune_guest.here")
-        here.fast = None  # type: ignore[attr-defined]
         patch.setitem(sys.modules, "gputune_guest", package)
-        patch.setitem(sys.modules, "gputune_guest.here", here)
-        for name in ("budget", "words", "slowing"):
+        for name in ("budget", "slowing"):
             spec = importlib.util.spec_from_file_location(
                 f"gputune_guest.{name}", GUEST / "gputune_guest" / f"{name}.py"
             )
@@ -160,7 +160,7 @@ for _ in range(400):
         ("step = 0\ntrain()", {}),
         ("sys.settrace(lambda *_: None)\ntrain()", {}),
         ("class Data(Data):\n def __getitem__(self, i):\n  time.sleep(i % 40 == 0); return super().__getitem__(i)\n"
-         "batches = 40\ntrain()", {}),
+         "batches, slowing.UNLIKE = 40, 0.5\ntrain()", {}),
         ("thread = threading.Thread(target=train); thread.start(); train(); thread.join()", PURE),
     ],
     ids=["passive", "trial", "no-c", "a-short-run", "next-to-no-round", "debugger", "unlike", "no-c-and-a-thread"],

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define INTERFACE 8 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 7 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080

@@ -17,10 +17,10 @@ import os
 import sys
 
 from gputune_guest import budget, delaying, device, filling, ranks, ring, spans, wrapping
-from gputune_guest.here import fast
 
 now = ring.now
 here = ring.here
+ABLE = hasattr(here, "slowed")  # in C, and of a build that has it
 
 PART = 0.1  # of a round by which each of these is held up, and
 ROUNDS = 8  # how many of them in a row: together less than one round
@@ -106,7 +106,7 @@ _purse = None
 
 def begins(mine, t1):
     """Have the next rounds of an iterator slowed down, if that is due after a sampled `next()`, over at `t1`."""
-    if here.trouble or _over or fast is None or here.phase is not None or spans.get_ident() != here.trainer:
+    if not ABLE or here.trouble or _over or here.phase is not None or spans.get_ident() != here.trainer:
         return
     _begin(mine.loader, mine.number, mine.count, t1)
 
@@ -119,13 +119,13 @@ def stands(t1):
 
 def stepped(mine, t1):
     """Do the same after a sampled step of an optimizer, where there is no DataLoader."""
-    if fast is not None and not here.trouble and not _over and spans.get_ident() == here.trainer:
+    if ABLE and not here.trouble and not _over and spans.get_ident() == here.trainer:
         _begin(0, 0, mine.count, t1)
 
 
 def under_way():
     """Return whether rounds are being slowed down: nothing else is to be tried meanwhile."""
-    return fast is not None and here.slowed > 0
+    return ABLE and here.slowed > 0
 
 
 def _begin(key, number, count, t1):
