@@ -36,7 +36,7 @@ def paced(run: Features, finding: Finding) -> Finding:
         return finding
     if finding.id in BY_WORKERS:
         return _behind(run, finding, slope)
-    return _worth(finding, slope) if _is_of_thread(process, finding, slope) and not _are_short(run) else finding
+    return _worth(run, finding, slope) if _is_of_thread(process, finding, slope) else finding
 
 
 def _meant(run: Features, finding: Finding) -> Process | None:
@@ -48,11 +48,6 @@ def _meant(run: Features, finding: Finding) -> Process | None:
     return looping[max(known)[1]] if known and len(known) == len(looping) else None
 
 
-def _are_short(run: Features) -> bool:
-    """Return whether CPUs are."""
-    return run.machine.busy is None or run.machine.busy > SHORT * run.machine.cpus
-
-
 def _is_of_thread(process: Process, finding: Finding, slope: Slope) -> bool:
     """Return whether what a finding takes off the loop is such work as was put into it."""
     if finding.id == "straggling-rank":
@@ -62,12 +57,19 @@ def _is_of_thread(process: Process, finding: Finding, slope: Slope) -> bool:
     return finding.id in (ON_HOST if process.on_host else AT_ITS_PLACE)
 
 
-def _worth(finding: Finding, slope: Slope) -> Finding:
+def _are_short(run: Features) -> bool:
+    """Return whether CPUs are."""
+    return run.machine.busy is None or run.machine.busy > SHORT * run.machine.cpus
+
+
+def _worth(run: Features, finding: Finding, slope: Slope) -> Finding:
     """Return it with the part of its gain that the slope leaves; all of it where the thread may set the pace."""
     told = f"measured: held up {slope.delay * 1e3:.2g} ms a round, {slope.count} times for {ROUNDS} rounds, these took "
     told += f"{min(1.0, max(0.0, slope.value)):.0%} of that longer"
     if slope.most > SHORT:
         return _as_told(finding, slope, told) if slope.least > SETS else finding
+    if _are_short(run):
+        return finding
     gain = finding.speedup
     low, likely, high = (
         1 / (1 - (1 - 1 / max(1.0, each)) * part)
