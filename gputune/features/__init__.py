@@ -483,8 +483,8 @@ class DeviceStep:
     the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known.
     `read_waits` and `copy_waits` are s that the training thread stood for the device's work in reads and
     synchronizations, and before its copies began, `launch_waits` those in launches, as the device's queue was full;
-    None where that cannot be told apart. `lag` s the device is behind the host at a step's end: none where the host has
-    waited for all of it.
+    None where that cannot be told apart. `lag` s the device is behind the host at the end of the median step: none
+    where the host has waited for all of it, or is the slower one.
     """
 
     timed: int

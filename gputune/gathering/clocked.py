@@ -6,6 +6,7 @@ in one go (SEGMENT): it was behind, or was held back for a moment. A step's work
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TypeAlias
 
 from gputune.core.events import DIVIDED, Kind, Record
@@ -82,7 +83,7 @@ class Clocked:
         self._gaps = self._steps = 0
         self._idle = self._work = 0  # ns
         self._copied = self._read = self._stood = 0  # ns
-        self._lags = self._lag = 0  # steps of which it is known how far the device was behind at their end, and ns
+        self._lags: deque[int] = deque(maxlen=KEPT)  # us that the device was behind at the end of a step, where known
         self._parts = _Parts()
         self._divided = _Parts()  # of steps that were divided further, since parts of the others hold too much
         self._queue = Queue()
@@ -114,8 +115,8 @@ class Clocked:
             if self.warm:
                 self._idle += record.a
                 self._work += record.b
-                self._lags += record.c > 0
-                self._lag += max(0, record.c - 1) * 1000
+                if record.c:
+                    self._lags.append(record.c - 1)
             return
         self._steps += 1
         if self._steps > WARM_UP:
@@ -151,5 +152,5 @@ class Clocked:
             read_waits=self._read / steps / NS,
             copy_waits=self._stood / steps / NS,
             launch_waits=None if stood is None else stood / NS,
-            lag=self._lag / self._lags / NS if self._lags else None,
+            lag=median(self._lags) * 1000 / NS if self._lags else None,
         )

@@ -213,17 +213,27 @@ class MeasuredLoop:
         That is measured, and more than anything can bring that has batches made sooner. None where too few rounds did.
         """
         rounds = self.loader.filled
-        if len(rounds) < LEAST_SAMPLED or not self.now.workers or self.process.works:  # a device is behind its host
+        if len(rounds) < LEAST_SAMPLED or not self.now.workers:
             return None
         paused = sum(mean(series) for series in self.loader.pauses.values())
         usual, ready = self.per_batch - paused, mean(rounds)
         error = NORMAL * stdev(rounds) / math.sqrt(len(rounds))
+        if self._behind > error:  # a host's rounds are not the loop's
+            return None
 
         def gain(each: float) -> float:
             spared = max(0.0, usual - each) * self.batches + sum(e.first_wait for e in self.loader.epochs)
             return min(MOST, self.whole / max(TINY, self.whole - spared))
 
         return Speedup(low=gain(ready + error), likely=gain(ready), high=gain(max(TINY, ready - error)))
+
+    @property
+    def _behind(self) -> float:
+        """Return the s by which a device is behind its host where a round ends."""
+        timed = self.process.device_step
+        if timed is None or timed.lag is None:
+            return math.inf if self.process.works else 0.0
+        return timed.lag
 
     # ---- what room there is
 

@@ -6,7 +6,7 @@ import pytest
 
 from gputune.advisors.few_workers import advise
 from gputune.core.finding import Finding
-from gputune.features import Features
+from gputune.features import DeviceStep, Features
 from gputune.model.prediction import outlooks
 from tests.advisors.conftest import pretend as run
 
@@ -65,3 +65,16 @@ def test_a_loop_that_gains_nothing_without_its_waits_is_promised_nothing(starved
 def test_without_workers_there_is_no_queue_that_fills() -> None:
     (outlook,) = outlooks(filled(run(num_workers=0, blocked=0.030, step=0.010), *(0.02,) * 12))
     assert outlook.ceiling is None
+
+
+@pytest.mark.parametrize(("lag", "bounds"), [(0.0, True), (0.005, False), (None, False)])
+def test_rounds_of_a_host_bound_nothing_while_its_device_is_behind(
+    starved: Features, lag: float | None, bounds: bool
+) -> None:
+    run = filled(starved, *(0.020,) * 12)
+    timed = DeviceStep(
+        timed=50, whole=0.040, starved=0.030, copying=0.0, compute=0.008, read_waits=0.0, copy_waits=0.0, lag=lag
+    )
+    process = replace(run.processes[0], device_step=timed, works=(0.008,) * 20)
+    (outlook,) = outlooks(replace(run, processes=(process,)))
+    assert (outlook.ceiling is not None) is bounds

@@ -74,6 +74,7 @@ class Clock:
         self.hold = holding.Hold(cuda)
         self.copying = {}  # B of a copy to the ns that it takes, as last seen by itself
         self.errors = 0
+        self.level = 0  # steps told last at whose end the device was through with all that had been queued
         self.told = False
         self.begun = 0  # steps that were timed so far
         self.due = 0  # ns: when the next one is
@@ -215,6 +216,7 @@ class Clock:
         """Let go of all that was marked: it has failed, or is another device's."""
         dividing.end()
         self.current = self.base = None
+        self.level = 0
         self.hold.spending.owed = 0
         self.pending.clear()
         self.pool.clear()
@@ -269,7 +271,10 @@ class Clock:
 
     def _tell(self, step):
         low, end = self.low, step.end
-        lag = min(FAR, 1 + max(0, end.at + low - end.t) // 1000)
+        late = max(0, end.at + low - end.t)
+        lag = min(FAR, 1 + late // 1000)
+        if not step.held and not step.divided:
+            self.level = self.level + 1 if late <= joins.SHORT else 0
         idle, work = step.following.at - end.at, end.at - step.start.at
         code = DIVIDED if step.divided else 0
         if not code:  # of the others it is told how long they took
@@ -289,6 +294,14 @@ class Clock:
             return
         self.errors += 1
         ring.failed(error)
+
+
+def keeps_up():
+    """Return whether the device does: it is through with each step when the host is, whose rounds are its own then.
+
+    Since the host reads a result at the end of each, or takes longer for them than the device.
+    """
+    return clock is not None and clock.level >= LATELY
 
 
 def finish(limit):

@@ -6,13 +6,14 @@ the training waits for them, and only until so many batches lie ready that each 
 
 What is waited in is C (`stand` in `_fast.c`), at the very end of a `next()`, so that a signal's handler (torch's own,
 where a worker dies) never raises inside of ours. Without the C part nothing is held up, nor beside settings of ours
-(`--tune`, trials), in jobs of several ranks, of loaders with a `timeout`, and where a device works behind the host.
+(`--tune`, trials), in jobs of several ranks, of loaders with a `timeout`, and where a device is behind the host at the
+end of a step: then the host's rounds are not the loop's.
 """
 
 import os
 import sys
 
-from gputune_guest import budget, ranks, ring, spans, wrapping
+from gputune_guest import budget, device, ranks, ring, spans, wrapping
 from gputune_guest.here import fast
 
 here = ring.here
@@ -79,8 +80,8 @@ def _share():
 
 
 def _is_alone():
-    """Return whether nobody waits for this process, and no device works behind it: neither shows in its rounds."""
-    return ranks.alone() and not sys.modules["torch"].cuda.is_initialized()
+    """Return whether nobody waits for this process, and no device is behind it: neither shows in its rounds."""
+    return ranks.alone() and (not sys.modules["torch"].cuda.is_initialized() or device.keeps_up())
 
 
 def _begin(known, theirs, t1):
