@@ -19,6 +19,7 @@ differ. And where there is nothing to build a DataLoader of before the epoch, fo
 Sources: `torch.utils.data.DataLoader`, `persistent_workers`; pytorch issue 15849.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -126,7 +127,7 @@ def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -
 
     The loop is as fast then as its steps or its workers, at the pace of those that have made a batch before. After a
     fork the training copies each page that it writes to, for it shares them with its workers. How much of a step that
-    takes, none of this loop shows: only the upper end has it.
+    takes, none of this loop shows: likely is the geometric mean of nothing and the most.
     """
     fetches = settled(loader).fetches
     making, working = mean(f.wall for f in fetches), mean(f.cpu for f in fetches)
@@ -138,5 +139,7 @@ def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -
         return now / max(TINY, min(now, max(each, making / loader.num_workers, (each + working) / cpus)))
 
     found = interval(gain(0.0), 2 * ERROR)
-    high = gain(COPIED * own) * (1 + ERROR) if loader.start_method == "fork" else found.high
-    return replace(found, high=max(found.high, high))
+    if loader.start_method != "fork":
+        return found
+    most = gain(COPIED * own)
+    return replace(found, likely=math.sqrt(found.likely * most), high=max(found.high, most * (1 + ERROR)))

@@ -149,10 +149,10 @@ class Outlook(MeasuredLoop):
         """Return what `setting` (and `job`, where the work itself changes) would buy over how the loop is now."""
         other = self if job is None else self.altered(job)
         found = self.compared(self.loop(self.now), other.loop(setting))
-        return found if setting == self.now else self._beside_strangers(found, other, setting)
+        return found if setting.workers == self.now.workers else self._beside_strangers(found, other, setting)
 
     def _beside_strangers(self, found: Speedup, other: "Outlook", setting: Setting) -> Speedup:
-        """Return what other settings buy where strangers keep for themselves what they use of the CPUs, or give way.
+        """Return what other numbers of workers buy where strangers keep what they use of the CPUs, or give way.
 
         The replay shares the CPUs evenly among all who want one. But a kernel moves no thread to where it would only
         change places with another: three threads on two CPUs stay one and two, and the training may be of the two. And
@@ -235,8 +235,7 @@ class Outlook(MeasuredLoop):
         # Whether a dataset cuts its slow part again for more workers is not known: at the worst it stays whole. And CPU
         # time is conserved: what the job burns for a batch, and nobody saw who for, it does under any settings.
         least = self.compared(now, max(then, self.part * self.batches, self.burnt * self.batches))
-        found = self.compared(now, then).down_to(least)
-        found = self._beside_strangers(found, self, chosen)
+        found = self.gain(chosen).down_to(least)
         anew = persistent and not self.now.persistent  # what starting workers takes is no wait for a batch
         return chosen.workers, persistent, found if anew else self._reached(found)
 

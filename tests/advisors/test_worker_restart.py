@@ -84,7 +84,7 @@ def test_says_that_each_batch_has_workers_of_its_own(run) -> None:
     (finding,) = advise(anew)
     assert finding.id == "worker-restart"
     assert "each batch comes from a new iterator" in finding.says
-    assert finding.speedup.likely == pytest.approx(0.11 / 0.0111)
+    assert finding.speedup.low < 0.11 / 0.0111 < finding.speedup.likely < 0.11 / 0.0045
     assert finding.speedup.high > 0.11 / 0.0045  # no page is copied then; by how much that helps, nobody knows
     assert not finding.change
 
