@@ -29,7 +29,6 @@ from gputune.features import Epoch, Features, Loader, Process
 from gputune.model.minimum_samples import single
 from gputune.model.prediction import ERROR, Outlook, Setting, interval, outlooks
 from gputune.model.replay import DELIVERY_S
-from gputune.model.worker_warmup import settled
 from gputune.verdict.effects import of_workers
 
 CHECKLIST = ("data loading",)
@@ -125,12 +124,11 @@ def _of_batches(run: Features, process: Process, loader: Loader) -> Finding:
 def _with_one_iterator(run: Features, loader: Loader, now: float, paid: float) -> Speedup:
     """Return what it buys to pay `paid` of the `now` s a batch only once.
 
-    The loop is as fast then as its steps or its workers, at the pace of those that have made a batch before. After a
+    The loop is as fast then as its steps or its workers. After a
     fork the training copies each page that it writes to, for it shares them with its workers. How much of a step that
     takes, none of this loop shows: likely is the geometric mean of nothing and the most.
     """
-    fetches = settled(loader).fetches
-    making, working = mean(f.wall for f in fetches), mean(f.cpu for f in fetches)
+    making, working = mean(f.wall for f in loader.fetches), mean(f.cpu for f in loader.fetches)
     cpus = max(TINY, run.machine.cpus / run.machine.ranks)
     own = max(0.0, now - paid)
 

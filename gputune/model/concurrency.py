@@ -12,7 +12,6 @@ from gputune.core.figures import TINY, mean
 from gputune.features import Features, Loader, Process
 from gputune.model.rank_team import team
 from gputune.model.replay import Job, Work
-from gputune.model.worker_warmup import settled
 from gputune.model.workload import for_others, job_of, rounds_per_batch
 
 MOST_RANKS = 32  # that are replayed together: of more, those that wait most for batches, or are the slowest
@@ -50,7 +49,7 @@ class _Latest:
         if self._run is not run:
             self._run, self._found = run, {}
         if id(process) not in self._found:
-            job = _by_itself(run, process, job_of(run, process, settled(loader)))
+            job = _by_itself(run, process, job_of(run, process, loader))
             self._found[id(process)] = process, job  # the process: ids are used again
         return self._found[id(process)][1]
 

@@ -14,7 +14,6 @@ from gputune.model.concurrency import together
 from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.model.rank_team import starved
 from gputune.model.replay import TYPICAL_PREFETCH, Job
-from gputune.model.worker_warmup import lost, settled
 from gputune.model.workload import CROWD, entangled, step_cpu_of, stolen_from, stretched
 
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)  # num_workers that people type
@@ -42,8 +41,7 @@ class MeasuredLoop:
         self.process = process
         self.original = loader
         self.beside = tuple(other for other in process.loaders if other is not loader and other.where == loader.where)
-        self.youth = lost(loader)  # s of each start of workers, None where that is not known
-        self.loader = loader = settled(loader)
+        self.loader = loader
         self._job = job
         self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
 
@@ -75,8 +73,7 @@ class MeasuredLoop:
     @cached_property
     def between(self) -> float:
         """Return the s of the loop that lie between its rounds: evaluations, other loaders."""
-        young = self.youth or 0.0
-        epochs = sum(e.start + e.picking + e.first_wait + e.shutdown + young for e in self.passes)
+        epochs = sum(e.start + e.picking + e.first_wait + e.shutdown for e in self.passes)
         return max(0.0, self.whole - self.per_batch * self.batches - epochs)
 
     @cached_property

@@ -45,7 +45,7 @@ class Outlook(MeasuredLoop):
     def altered(self, job: Job | None, loader: Loader | None = None) -> "Outlook":
         """Return the outlook for this very loop over other work, or by another loader."""
         other = Outlook(self.run, self.process, loader or self.loader, None if job is None else changed(self.job, job))
-        other.youth, other.beside, other.original = self.youth, self.beside, self.original
+        other.beside, other.original = self.beside, self.original
         return other
 
     def by_itself(self) -> "Outlook":
@@ -93,8 +93,7 @@ class Outlook(MeasuredLoop):
         fresh = self._fresh()
         if fresh:
             first = mean(max(0.0, e.first_wait - self.arriving) for e in fresh)
-            late = mean(map(self.one_by_one, fresh)) if self.youth is None else self.youth
-            paid = mean(e.start for e in fresh) + late
+            paid = mean(e.start + self.one_by_one(e) for e in fresh)
             return first + paid * workers / self.loader.num_workers + self.ending(workers)
         each = START_S if self.loader.start_method == "fork" else SPAWN_S
         return FIRST_S + workers * each + self.ending(workers)
