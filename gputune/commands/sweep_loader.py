@@ -21,7 +21,7 @@ from gputune.launch import values
 from gputune.sweep import patch, result, saved_settings
 from gputune.sweep.batches import AUTO
 from gputune.sweep.onray import Cluster, FarStarter, Share
-from gputune.sweep.several import Done, Job, Several, as_csv, summary
+from gputune.sweep.several import Done, Several, SweepJob, as_csv, summary
 from gputune.sweep.several import as_json as several_json
 from gputune.sweep.sweeping import Wishes
 
@@ -179,7 +179,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         tell=_tell,
     )
     if ray is None:
-        several = Several(jobs=[Job(script=each) for each in asked], wishes=wishes)
+        several = Several(jobs=[SweepJob(script=each) for each in asked], wishes=wishes)
         done = several.run()
     else:
         several, done = _in_cluster(ray, Share(cpus=ray_cpus, gpus=ray_gpus), asked, wishes, each_node=each_node)
@@ -216,7 +216,7 @@ def _in_cluster(
         if not each_node:
             pairs = [(script, nodes[place % len(nodes)]) for place, script in enumerate(asked)]
         jobs = [
-            Job(script=script, node=node.name, starter=partial(FarStarter, cluster=cluster, node=node))
+            SweepJob(script=script, node=node.name, starter=partial(FarStarter, cluster=cluster, node=node))
             for script, node in pairs
         ]
         several = Several(jobs=jobs, wishes=wishes, side_by_side=True, leave=cluster.stopping.set)

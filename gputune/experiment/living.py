@@ -19,7 +19,7 @@ from gputune.core import plugins
 from gputune.core.hygiene import mask
 from gputune.core.sample import Json, Reading, Target, now
 from gputune.experiment.budget import Budget
-from gputune.experiment.record import Record
+from gputune.experiment.record import StartRecord
 from gputune.experiment.timeline import Timeline
 from gputune.experiment.writable import Writable
 from gputune.features import Features
@@ -38,7 +38,7 @@ LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class StartPlan:
     """One start: what runs where, where its log goes, and how long it trains."""
 
     command: tuple[str, ...]
@@ -63,7 +63,7 @@ class Live:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StartPlan,
         name: str,
         rules: Sequence[Mapping[str, Json]] = (),
         writable: Writable | None = None,
@@ -76,7 +76,7 @@ class Live:
         self._lock = -1
         self._status: int | None = None
         self._interrupted = False
-        self._record: Record | None = None
+        self._record: StartRecord | None = None
         asked: dict[str, Json] = {"batches": plan.batches, "seconds": plan.seconds, "seed": plan.seed, **special}
         asked |= {"host": os.getpid(), **({"where": plan.where} if plan.where else {})}
         if writable is not None:
@@ -90,7 +90,7 @@ class Live:
             undone.callback(self._process.wait)
             undone.callback(os.killpg, self._process.pid, signal.SIGKILL)
             if plan.recorded:
-                self._record = Record(self.log.with_suffix(""), plan.command, plan.cwd, self._process.pid, started)
+                self._record = StartRecord(self.log.with_suffix(""), plan.command, plan.cwd, self._process.pid, started)
             self._tree = Tree(self._process.pid)
             undone.callback(self._tree.close)
             self._gatherer = Gatherer(mask(plan.command), started)
@@ -106,7 +106,7 @@ class Live:
         return f"GPUTUNE_RINGS={self._rings}"
 
     def _environment(
-        self, plan: Plan, asked: Mapping[str, Json], rules: Sequence[Mapping[str, Json]]
+        self, plan: StartPlan, asked: Mapping[str, Json], rules: Sequence[Mapping[str, Json]]
     ) -> dict[str, str]:
         """Return the environment of a start: ours, without what was meant for another gputune, and with the guest."""
         plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
@@ -256,7 +256,7 @@ def _log(folder: Path, name: str) -> Path:
 
 
 def _started(
-    plan: Plan, log: Path, environment: Mapping[str, str], writable: Writable | None
+    plan: StartPlan, log: Path, environment: Mapping[str, str], writable: Writable | None
 ) -> "subprocess.Popen[bytes]":
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(log, flags, 0o600), "wb") as output:

@@ -14,7 +14,7 @@ from gputune.verdict.building import Overhead, build, to_json
 from gputune.verdict.judging import judge
 
 
-class Record:
+class StartRecord:
     """Written while the start goes on. What cannot be written is no reason to end it."""
 
     def __init__(self, folder: Path, command: Sequence[str], cwd: str, pid: int, started: int) -> None:

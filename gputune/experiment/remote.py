@@ -30,7 +30,7 @@ ANSWER_S = 30.0  # s that an actor gets to answer before its node is taken for l
 CLOSE_S = 40.0  # s that it gets to end what is left
 
 
-class News(msgspec.Struct, frozen=True, kw_only=True):
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """What is new: a piece of the log; the files that are there by now; once it is over how it has ended."""
 
     log: bytes = b""
@@ -90,9 +90,9 @@ class Remote:
         status = self._process.poll() if self._process is not None else 0
         piece, files = self._log(at), {name: text for name in self._files if (text := self._text(name))}
         if status is None or len(piece) == PIECE:
-            return msgspec.json.encode(News(log=piece, files=files))
+            return msgspec.json.encode(Heard(log=piece, files=files))
         said = tail(self._base / "said", SAID).decode("utf-8", "replace")
-        return msgspec.json.encode(News(log=piece, files=files, over=True, said=said, status=status))
+        return msgspec.json.encode(Heard(log=piece, files=files, over=True, said=said, status=status))
 
     def send(self, number: int) -> None:
         """Send the process a signal."""
@@ -140,7 +140,7 @@ class Lost(Exception):  # noqa: N818 - named for what happened
     """The node, or the actor on it, is gone; or the process could not be started there. The message says why."""
 
 
-class Held:
+class Holder:
     """Who holds one actor: `start` it, take what is `awaited` once it is there, and `let_go` of it."""
 
     def __init__(self, ray: Any) -> None:
@@ -169,7 +169,7 @@ class Held:
             self._asked, self._asked_at = self._actor.news.remote(self._at), time.monotonic()
         return self._begun or self._asked
 
-    def took(self) -> News:
+    def took(self) -> Heard:
         """Take the answer, which is there. Raises Lost."""
         answer, first = self._begun or self._asked, self._begun is not None
         self._begun = self._asked = None
@@ -179,7 +179,7 @@ class Held:
             raise Lost(f"lost: {clusters.first_line(error)}") from error
         if first and told:
             raise Lost(str(told))
-        news = News() if first else msgspec.json.decode(told, type=News)
+        news = Heard() if first else msgspec.json.decode(told, type=Heard)
         self._at += len(news.log)
         return news
 

@@ -17,7 +17,7 @@ from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.core.sample import Json
 from gputune.experiment.filling import ran_out, shortage
-from gputune.experiment.living import GRACE_S, Live, Plan
+from gputune.experiment.living import GRACE_S, Live, StartPlan
 from gputune.experiment.measured import scatter
 from gputune.experiment.rungs import RUNGS
 from gputune.experiment.timeline import WARM_UP
@@ -91,7 +91,7 @@ class Start:
 
 
 def start(  # noqa: PLR0913 - what a start is made of
-    plan: Plan,
+    plan: StartPlan,
     name: str,
     *,
     where: str = "",
@@ -120,7 +120,7 @@ def start(  # noqa: PLR0913 - what a start is made of
     return replace(found, memory=memory)
 
 
-class Left:
+class Stragglers:
     """Ranks that still train after one of them has had its batches: each ends by its own clock.
 
     The others then wait in an exchange for the one that has left: gloo raises an error, NCCL waits for ever.
@@ -168,11 +168,11 @@ class Hopes:
             self.given_up = f"given up after {age:.1f} of {whole:.1f} s: far behind the best"
 
 
-def _follow(live: Live, plan: Plan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:
+def _follow(live: Live, plan: StartPlan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:
     """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
     first = 0.0
     memory = None
-    left = Left()
+    left = Stragglers()
     while live.beat():
         if not first and live.timeline.came_to(where):
             first = live.seconds

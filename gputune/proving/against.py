@@ -16,8 +16,8 @@ from gputune.comparing.tables import NAMED
 from gputune.core.errors import GputuneError
 from gputune.core.finding import Finding
 from gputune.proving.asked import Asked
-from gputune.proving.comparing import State, state
-from gputune.proving.proof import AGAINST, Proof, TrialRow, proof
+from gputune.proving.comparing import Proven, state
+from gputune.proving.proof import AGAINST, Proof, ProofTrial, proof
 from gputune.verdict.document import LoaderRow
 
 BEFORE, AFTER = "before", "after"
@@ -50,7 +50,7 @@ def against(what: Asked, other: str, finding: Finding | None) -> Proof:
     word = state(predicted, found.ratio)
     if finding is not None:
         unmade, said = _made(finding, before.subjects[0], after)
-        word, notes = State.NOT_MADE if unmade else word, [*said, *notes]
+        word, notes = Proven.NOT_MADE if unmade else word, [*said, *notes]
     return proof(
         AGAINST,
         finding,
@@ -60,13 +60,13 @@ def against(what: Asked, other: str, finding: Finding | None) -> Proof:
         says=f"{finding.id if finding else what.folder.name} against {Path(other).name or other}",
         trials=[_row(name, each) for name, one in ((BEFORE, before), (AFTER, after)) for each in one.subjects],
         notes=notes,
-        runs_needed=runs_for(found.spread, math.log(found.ratio.likely)) if word is State.UNDECIDED else None,
+        runs_needed=runs_for(found.spread, math.log(found.ratio.likely)) if word is Proven.UNDECIDED else None,
     )
 
 
-def _row(variant: str, one: Subject) -> TrialRow:
+def _row(variant: str, one: Subject) -> ProofTrial:
     """Return one run as a trial: as fast as its verdict says it was."""
-    return TrialRow(
+    return ProofTrial(
         variant=variant,
         rate=one.rate.value if one.rate else 0.0,
         unit=one.unit,

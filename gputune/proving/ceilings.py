@@ -14,9 +14,9 @@ from gputune.core.hygiene import clean
 from gputune.proving import caches, trials
 from gputune.proving.asked import BEST, Asked
 from gputune.proving.changing import AS_IT_IS, Effort, in_one_loop, planned
-from gputune.proving.comparing import State, of_the_run, state
+from gputune.proving.comparing import Proven, of_the_run, state
 from gputune.proving.proof import CEILING, Proof, proof
-from gputune.proving.trials import Plan, Trial, turns
+from gputune.proving.trials import Trial, TrialPlan, turns
 from gputune.verdict.arbitration import LOADING, SAMPLING
 
 REPLAYED = "one batch"
@@ -70,14 +70,14 @@ def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
     plan = planned(what, finding, effort.batches)
     found = turns(lambda: trials.run(plan, AS_IT_IS), lambda: _replayed(plan), effort.enough, effort.tell)
     realised = of_the_run(found.realised, plan.elsewhere)
-    possible = State.SHORT if finding and finding.speedup.low > realised.high else State.HELD
-    word = possible if finding else State.MEASURED
+    possible = Proven.SHORT if finding and finding.speedup.low > realised.high else Proven.HELD
+    word = possible if finding else Proven.MEASURED
     says = f"every batch there at once: no change to the loader brings more{in_one_loop(plan)}"
     predicted = finding.speedup if finding else None
     return proof(CEILING, finding, predicted, realised, word, says=says, trials=found.rows)
 
 
-def _replayed(plan: Plan) -> Trial:
+def _replayed(plan: TrialPlan) -> Trial:
     trial = trials.run(plan, REPLAYED, replay=True)
     for note in trial.notes:
         if "refused" in note and note.get("n") == "trial":
@@ -112,7 +112,7 @@ def cache(what: Asked, finding: Finding | None, kind: str, effort: Effort) -> Pr
     return proof("cache", finding, predicted, realised, state(predicted, realised), says=says, trials=found.rows)
 
 
-def _cold(plan: Plan, files: Sequence[Path]) -> Trial:
+def _cold(plan: TrialPlan, files: Sequence[Path]) -> Trial:
     caches.drop(files)
     left = caches.resident(files)
     if left > GONE:

@@ -13,9 +13,9 @@ from gputune.core.sample import Json
 from gputune.features import Features, Loader
 from gputune.proving import trials
 from gputune.proving.asked import Asked
-from gputune.proving.comparing import State, of_the_run, state
+from gputune.proving.comparing import Proven, of_the_run, state
 from gputune.proving.proof import Proof, proof
-from gputune.proving.trials import Plan, Tell, Trial, turns
+from gputune.proving.trials import Tell, Trial, TrialPlan, turns
 
 AS_IT_IS = "as it is"
 CHANGED = "changed"
@@ -54,7 +54,7 @@ class NotMade(GputuneError):  # noqa: N818 - named for what happened
         super().__init__(f"the change could not be made: {why}", hint=f"the script's output is in `{log}`")
 
 
-def planned(what: Asked, finding: Finding | None, batches: int | None = None) -> Plan:
+def planned(what: Asked, finding: Finding | None, batches: int | None = None) -> TrialPlan:
     """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
     loader = what.loader(finding)
     change: Mapping[str, Setting] = finding.change if finding else {}
@@ -63,7 +63,7 @@ def planned(what: Asked, finding: Finding | None, batches: int | None = None) ->
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
     elsewhere = what.other_loops(loader)
-    return Plan(
+    return TrialPlan(
         command=what.command,
         cwd=what.cwd,
         folder=_folder(what.folder),
@@ -142,7 +142,7 @@ def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
 
     def pairs(realised: Speedup) -> int:
         word = state(predicted, of_the_run(realised, plan.elsewhere))
-        return effort.pairs or (MORE_PAIRS if word is State.UNDECIDED else PAIRS)
+        return effort.pairs or (MORE_PAIRS if word is Proven.UNDECIDED else PAIRS)
 
     found = turns(lambda: trials.run(plan, AS_IT_IS), changed, pairs, effort.tell)
     realised = of_the_run(found.realised, plan.elsewhere)
@@ -176,7 +176,7 @@ def _left(finding: Finding) -> str:
     return f" alone: {', '.join(rest)} is set in the script" if rest else ""
 
 
-def in_one_loop(plan: Plan) -> str:
+def in_one_loop(plan: TrialPlan) -> str:
     """Say what was timed where that is not the whole training."""
     if plan.elsewhere < trials.MINOR:
         return ""

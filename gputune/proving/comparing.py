@@ -5,7 +5,7 @@ from enum import Enum
 from gputune.core.finding import Speedup
 
 
-class State(Enum):
+class Proven(Enum):
     """What became of a prediction."""
 
     HELD = "held"
@@ -18,7 +18,7 @@ class State(Enum):
     @property
     def holds(self) -> bool:
         """Return whether whoever acts on the prediction gets what they were promised."""
-        return self not in {State.SHORT, State.UNDECIDED, State.NOT_MADE}
+        return self not in {Proven.SHORT, Proven.UNDECIDED, Proven.NOT_MADE}
 
 
 def of_the_run(loop: Speedup, elsewhere: float) -> Speedup:
@@ -27,17 +27,17 @@ def of_the_run(loop: Speedup, elsewhere: float) -> Speedup:
     return Speedup(low=low, likely=likely, high=high)
 
 
-def state(predicted: Speedup | None, realised: Speedup) -> State:
+def state(predicted: Speedup | None, realised: Speedup) -> Proven:
     """Return the word for a realised speed-up.
 
     What could as well be no gain at all has not held, where a gain was certain; but it has not failed either.
     """
     if predicted is None:
-        return State.MEASURED
+        return Proven.MEASURED
     if realised.high < predicted.low:
-        return State.SHORT
+        return Proven.SHORT
     if realised.low > predicted.high:
-        return State.MORE
+        return Proven.MORE
     if realised.low <= 1.0 < predicted.low:
-        return State.UNDECIDED
-    return State.HELD
+        return Proven.UNDECIDED
+    return Proven.HELD

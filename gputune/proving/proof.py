@@ -10,7 +10,7 @@ import msgspec
 
 from gputune.core.finding import Finding, Setting, Speedup
 from gputune.core.hygiene import clean, escaped
-from gputune.proving.comparing import State
+from gputune.proving.comparing import Proven
 from gputune.report.words import number
 from gputune.verdict.document import SpeedupRow
 
@@ -18,17 +18,17 @@ SCHEMA_VERSION: Final = 1
 CEILING: Final = "ceiling"
 AGAINST: Final = "against"
 NAMES: Final = {
-    State.HELD: "held",
-    State.SHORT: "not held: it fell short",
-    State.MORE: "held: it was more",
-    State.UNDECIDED: "not held: the trials differ too much to tell it from no gain (more of them: `--pairs 6`)",
-    State.MEASURED: "",
-    State.NOT_MADE: "not held: the change was not made",
+    Proven.HELD: "held",
+    Proven.SHORT: "not held: it fell short",
+    Proven.MORE: "held: it was more",
+    Proven.UNDECIDED: "not held: the trials differ too much to tell it from no gain (more of them: `--pairs 6`)",
+    Proven.MEASURED: "",
+    Proven.NOT_MADE: "not held: the change was not made",
 }
 NOT_TOLD = "not held: two such runs differ by as much without any change"  # instead, where runs were only compared
 
 
-class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
+class ProofTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One run: how it was run, samples/s (or what `unit` says) after its warm-up, and where its recording lies."""
 
     variant: str
@@ -54,7 +54,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     held: bool
     says: str
-    trials: list[TrialRow]
+    trials: list[ProofTrial]
     notes: list[str] = []  # what else is to be known of the runs that were compared, and of what was changed in them
     runs_needed: int | None = None  # a side, in turn, that would settle what is undecided; null where nobody knows
 
@@ -69,10 +69,10 @@ def proof(  # noqa: PLR0913 - one parameter a part of the document
     finding: Finding | None,
     predicted: Speedup | None,
     realised: Speedup,
-    state: State,
+    state: Proven,
     *,
     says: str,
-    trials: Sequence[TrialRow],
+    trials: Sequence[ProofTrial],
     change: Mapping[str, Setting] | None = None,
     notes: Sequence[str] = (),
     runs_needed: int | None = None,
@@ -114,8 +114,8 @@ def words(proof: Proof) -> str:
 
 
 def _word(proof: Proof) -> str:
-    state = State(proof.state)
-    if proof.kind != AGAINST or state is not State.UNDECIDED:
+    state = Proven(proof.state)
+    if proof.kind != AGAINST or state is not Proven.UNDECIDED:
         return NAMES[state]
     return f"{NOT_TOLD} ({_more(proof.runs_needed)})"
 

@@ -10,10 +10,10 @@ from gputune.core.figures import number
 from gputune.core.finding import Speedup
 from gputune.core.pace import Pace
 from gputune.core.sample import Json
-from gputune.experiment.living import Plan as Start
+from gputune.experiment.living import StartPlan
 from gputune.experiment.measured import Measured, gain, in_turn, unsteadiness
 from gputune.experiment.starting import State, start
-from gputune.proving.proof import TrialRow
+from gputune.proving.proof import ProofTrial
 
 MINOR = 0.02  # of the run: what lies in other loops need neither be waited for nor said
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
@@ -30,7 +30,7 @@ class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrialPlan:
     """What all trials of one proof have in common."""
 
     command: tuple[str, ...]
@@ -43,9 +43,9 @@ class Plan:
     within: float = math.inf  # s until the first batch that counts
 
     @property
-    def start(self) -> Start:
+    def start(self) -> StartPlan:
         """Return how the script is started for each of them."""
-        return Start(
+        return StartPlan(
             command=self.command,
             cwd=self.cwd,
             folder=self.folder,
@@ -74,7 +74,7 @@ class Trial:
         return self.log.removesuffix(".log")
 
 
-def run(plan: Plan, variant: str, *, rules: Sequence[Mapping[str, Json]] = (), **special: Json) -> Trial:
+def run(plan: TrialPlan, variant: str, *, rules: Sequence[Mapping[str, Json]] = (), **special: Json) -> Trial:
     """Run the script once. `special` goes to the guest (`trial.py`). Raises TrialFailed."""
     try:
         found = start(
@@ -106,7 +106,7 @@ class Turns:
         return gain(*(replace(each, noise=noise) for each in found))
 
     @property
-    def rows(self) -> list[TrialRow]:
+    def rows(self) -> list[ProofTrial]:
         """Return all trials as rows, pair by pair."""
         return [_row(trial) for pair in zip(self.before, self.after, strict=True) for trial in pair]
 
@@ -127,8 +127,8 @@ def turns(first: Make, second: Make, enough: Callable[[Speedup], int], tell: Tel
     return found
 
 
-def _row(trial: Trial) -> TrialRow:
-    return TrialRow(
+def _row(trial: Trial) -> ProofTrial:
+    return ProofTrial(
         variant=trial.variant,
         rate=trial.pace.rate,
         unit=trial.pace.unit,

@@ -7,7 +7,7 @@ from gputune.core.figures import number
 from gputune.core.pace import Pace
 from gputune.sharing import host
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Count, between
+from gputune.sharing.progress import Done, between
 from gputune.sharing.state_machine import Course
 from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes, Kept
@@ -120,6 +120,6 @@ def _row(member: Member, eyes: Eyes, recent: Pace | None, *, over: bool) -> Proc
     )
 
 
-def _mean(eyes: Eyes, slot: int, count: Count) -> Pace | None:
+def _mean(eyes: Eyes, slot: int, count: Done) -> Pace | None:
     first = eyes.progress.first(slot)
     return between(first, count) if first is not None else None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gputune.core.hygiene import clean
-from gputune.experiment.remote import Held, Lost, News
+from gputune.experiment.remote import Heard, Holder, Lost
 from gputune.sharing.fitting import Probed
 from gputune.sharing.hosted import launched
 from gputune.sharing.spec import PROBED
@@ -19,7 +19,7 @@ LOST = 125  # exit code of a process whose node was lost: nobody knows its own
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Far(Held):
+class Far(Holder):
     """A task, and the actor that holds its launcher."""
 
     def __init__(self, task: Task, ray: Any) -> None:
@@ -67,7 +67,7 @@ class Far(Held):
             return True, b""
         return False, b""
 
-    def _news(self, news: News) -> tuple[bool, bytes]:
+    def _news(self, news: Heard) -> tuple[bool, bytes]:
         if news.log:
             with os.fdopen(os.open(self.task.log, FLAGS, 0o600), "ab") as file:
                 file.write(news.log)
@@ -77,7 +77,7 @@ class Far(Held):
             self._over(news)
         return news.over, news.log
 
-    def _over(self, news: News) -> None:
+    def _over(self, news: Heard) -> None:
         """Learn how it has ended."""
         self.said, self.status, self.code = news.said, max(0, news.status), news.status or LOST
         if self.document is not None:

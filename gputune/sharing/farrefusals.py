@@ -10,14 +10,14 @@ from gputune.sharing.spec import Spec
 OUTPUT = re.compile(r"its output is in `[^`]*`")
 
 
-class NotThere(BadUsage):
+class NotWithRay(BadUsage):
     """Something was asked for that a cluster decides by itself."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(f"`{option}` does not go with `--ray`: {why}", hint=f"leave `{option}` out")
 
 
-class DoesNotFit(BadUsage):
+class ClusterTooSmall(BadUsage):
     """More processes were asked for than the cluster holds at once."""
 
     def __init__(self, says: str) -> None:
@@ -31,7 +31,7 @@ class NoNeed(BadUsage):
         super().__init__(f"what one process needs is not known: {why}", hint="say it, like `--memory 6GB`")
 
 
-class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
+class FarCopyFailed(GputuneError):  # noqa: N818 - named for what happened
     """The copy that was to be measured has come to nothing: its launcher's own words, with the log as it lies here."""
 
     def __init__(self, far: Far) -> None:
@@ -45,7 +45,7 @@ class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
 
 
 def check(spec: Spec) -> None:
-    """Raise NotThere for what a cluster decides by itself."""
+    """Raise NotWithRay for what a cluster decides by itself."""
     weighted = any(job.weights or job.weight != 1 for job in spec.jobs)
     for option, asked, why in (
         ("--gpu", bool(spec.gpus), "Ray chooses the cards"),
@@ -54,4 +54,4 @@ def check(spec: Spec) -> None:
         ("--own-dirs", spec.own_dirs, "the folders would lie on other machines"),
     ):
         if asked:
-            raise NotThere(option, why)
+            raise NotWithRay(option, why)

@@ -34,7 +34,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Portion:
     """What one process asks for, and how many may run at once. `memory` in B, None where it is not known."""
 
     gpu: float
@@ -85,7 +85,7 @@ def best(probed: Probed, whole: Whole) -> tuple[int, str]:
     return cards * most, ", ".join(filter(None, (why, f"{most} on each GPU")))
 
 
-def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Ask:
+def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Portion:
     """Return what each of `procs` processes asks for. `procs` 0: as many as do most; `at_once` 0: all of them.
 
     They are spread over the cards: none holds more than it needs to.
@@ -99,7 +99,7 @@ def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Ask:
     cpus = min(max(LEAST_CPU, math.ceil(2 * (need.cores or 1.0)) / 2), whole.cpus / together)
     while whole.places(cpus, on_each) < together and cpus > LEAST_CPU / 10:  # nodes cannot be joined
         cpus *= LESS
-    return Ask(
+    return Portion(
         gpu=_down(1 / on_each) if on_each else 0.0,
         cpus=_down(cpus),
         memory=int(need.host) if need.host and whole.memory else None,

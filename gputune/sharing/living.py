@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gputune.core.pace import Pace
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Count, between
+from gputune.sharing.progress import Done, between
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import FILE, Packed, to_json
 
@@ -21,7 +21,7 @@ class Recent:
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
-        self._past: deque[dict[int, Count]] = deque(maxlen=RECENT)
+        self._past: deque[dict[int, Done]] = deque(maxlen=RECENT)
 
     def look(self, members: "list[Member]") -> dict[int, Pace]:
         """Return the paces of those that run, by slot, and begin a beat."""

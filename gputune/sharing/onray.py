@@ -23,7 +23,7 @@ from gputune.core.figures import size
 from gputune.core.hygiene import clean, mask
 from gputune.core.pace import Pace
 from gputune.experiment.living import end_with_us
-from gputune.experiment.remote import LOOK_S, Held, Lost, News
+from gputune.experiment.remote import LOOK_S, Heard, Holder, Lost
 from gputune.host import clusters
 from gputune.launch import folders, signals
 from gputune.launch.descriptors import say
@@ -34,9 +34,9 @@ from gputune.sharing import preparing
 from gputune.sharing.closing import verdict
 from gputune.sharing.far import Far
 from gputune.sharing.farpack import FarPack
-from gputune.sharing.farrefusals import DoesNotFit, NoNeed, TrialFailed, check
+from gputune.sharing.farrefusals import ClusterTooSmall, FarCopyFailed, NoNeed, check
 from gputune.sharing.fitting import Need, Probed, Room
-from gputune.sharing.fractions import Ask, Whole, ask, best, refusal
+from gputune.sharing.fractions import Portion, Whole, ask, best, refusal
 from gputune.sharing.hosted import CARD, looked_at
 from gputune.sharing.spec import AUTO, Job, Spec, total
 from gputune.sharing.tasks import Task, tasks
@@ -57,7 +57,7 @@ class Sharing:
         self._folder = folder
         self._whole = whole_of(ray)
         self._probed = Probed(need=Need(), room=Room())
-        self._wish = Ask(gpu=0.0, cpus=1.0, memory=None, at_once=1)
+        self._wish = Portion(gpu=0.0, cpus=1.0, memory=None, at_once=1)
         self._pack = FarPack(ray, spec, self._note, self._show)
         self._began = time.monotonic()
 
@@ -103,7 +103,7 @@ class Sharing:
         if self._pack.closing:
             return Probed(need=Need(), room=Room())
         if far.probed is None:
-            raise TrialFailed(far)
+            raise FarCopyFailed(far)
         return self._seen(far.probed)
 
     def _alone_cpus(self, procs: int) -> float:
@@ -142,10 +142,10 @@ class Sharing:
 
     def _card(self) -> Room:
         """Return what a card of the cluster has. Raises NoNeed where its driver does not tell."""
-        held, until = Held(self._ray), time.monotonic() + CARD_S
+        held, until = Holder(self._ray), time.monotonic() + CARD_S
         held.start(looked_at(), {"CPU": 0, "GPU": 1}, "DEFAULT")
         try:
-            news = News()
+            news = Heard()
             while not news.over:
                 if not self._ray.wait([held.awaited()], timeout=max(0.0, until - time.monotonic()))[0]:
                     raise NoNeed(f"no card answered in {CARD_S:.0f} s")
@@ -162,18 +162,18 @@ class Sharing:
 
     # how many
 
-    def _planned(self, probed: Probed) -> tuple[Ask, list[Task]]:
-        """Return what each asks for, and all tasks. Raises DoesNotFit."""
+    def _planned(self, probed: Probed) -> tuple[Portion, list[Task]]:
+        """Return what each asks for, and all tasks. Raises ClusterTooSmall."""
         spec, whole = self._spec, self._whole
         asked = total(spec.jobs, 0)
         wish = ask(probed, whole, asked, at_once=spec.at_once)
         says = refusal(probed, whole, wish.at_once)
         if says and asked and not spec.queue:
-            raise DoesNotFit(says)
+            raise ClusterTooSmall(says)
         if says:
             held = [n for n in range(1, wish.at_once) if not refusal(probed, whole, n)]
             if not held:
-                raise DoesNotFit(refusal(probed, whole, 1))
+                raise ClusterTooSmall(refusal(probed, whole, 1))
             wish = ask(probed, whole, asked, at_once=held[-1])
         if asked:
             return wish, tasks(spec)
@@ -256,7 +256,7 @@ def whole_of(ray: Any) -> Whole:
     )
 
 
-def document(rows: Sequence[ProcRow], probed: Probed, wish: Ask, whole: Whole) -> Packed:
+def document(rows: Sequence[ProcRow], probed: Probed, wish: Portion, whole: Whole) -> Packed:
     """Return the document of a run. `together` is the sum of each one's mean pace, where all ran at once."""
     paces = [Pace(row.samples_per_s, row.unit) for row in rows if row.samples_per_s is not None]
     best = None

@@ -8,7 +8,7 @@ from gputune.core.pace import Pace
 from gputune.launch.output import tail
 from gputune.sharing.member import LAST, Member
 from gputune.sharing.mps import Mps, seen
-from gputune.sharing.pressure import Pressure, Step
+from gputune.sharing.pressure import Pressure, Relief
 from gputune.sharing.spec import Spec
 from gputune.sharing.supervising import Crew
 from gputune.sharing.window import Eyes, Kept, Window
@@ -145,7 +145,7 @@ class Pack:
                 self._note(f"{member.task.name} hangs: no batch and no output for {silent:.0f} s{words}. It is ended")
                 member.end(HANGS, self._spec.grace)
 
-    def _guard(self, step: Step) -> None:
+    def _guard(self, step: Relief) -> None:
         """Do what the guard says."""
         if step.action == "resume":
             for member in [m for m in self._paused() if m.task.slot in self._held][:1]:

@@ -46,7 +46,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     fits: bool | None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `--dry-run --json`. `procs` is one of them where their number is to be found out (`auto`)."""
 
     schema_version: int = 1
@@ -59,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     first: str  # what happens first
 
 
-def rehearse(spec: Spec) -> tuple[Plan, GputuneError | None]:
+def rehearse(spec: Spec) -> tuple[Rehearsal, GputuneError | None]:
     """Return the plan, and what it would be refused with. Raises GputuneError for a card that cannot be chosen."""
     cards = Cards()
     try:
@@ -86,7 +86,7 @@ def _chosen(spec: Spec, cards: Cards) -> list[Card]:
     return found or cards.allowed()[:1]
 
 
-def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Plan:
+def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Rehearsal:
     found = tasks(spec, list(_named(spec, chosen)))
     at_once = _at_once(spec, found)
     places = Places(spec, cards, lambda _text: None)
@@ -95,7 +95,7 @@ def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Plan:
     for task in found:
         taken = [other.cpus for other in seats[max(0, len(seats) - at_once + 1) :]]
         seats.append(places.seated(places.threaded(task), taken))
-    return Plan(
+    return Rehearsal(
         auto=not total(spec.jobs, len(spec.gpus)),
         procs=[_planned(task) for task in seats],
         at_once=at_once,
@@ -209,7 +209,7 @@ def _room(card: Card, left: float) -> Room:
     return Room(name=card.name, device=card.total, device_free=free, host_free=left)
 
 
-def text(plan: Plan) -> str:
+def text(plan: Rehearsal) -> str:
     """Return the plan in words."""
     lines = []
     for one in plan.procs:

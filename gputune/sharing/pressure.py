@@ -27,7 +27,7 @@ Action = Literal["pause", "end", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Relief:
     """What is wrong, in words, and what to do about the newest task on `card`; None: on any of them."""
 
     says: str
@@ -66,7 +66,7 @@ class Pressure:
         self._host = Strain(HOST_FULL, HOST_EASED)
         self._devices: dict[int, Strain] = {}
 
-    def look(self, cards: Sequence[Card]) -> list[Step]:
+    def look(self, cards: Sequence[Card]) -> list[Relief]:
         """Return what is to be done now."""
         at = time.monotonic()
         if self._guard == "off" or at < self._look_at:
@@ -78,7 +78,7 @@ class Pressure:
             self._held = self._held or self._guard == "pause"
         elif self._held and at >= self._calm_until and self._is_eased():
             self._calm_until = at + CALM
-            return [Step("", "resume")]
+            return [Relief("", "resume")]
         return steps
 
     @property
@@ -88,7 +88,7 @@ class Pressure:
     def _is_eased(self) -> bool:
         return self._host.is_eased and all(strain.is_eased for strain in self._devices.values())
 
-    def _on_cards(self, at: float, cards: Sequence[Card]) -> list[Step]:
+    def _on_cards(self, at: float, cards: Sequence[Card]) -> list[Relief]:
         found = []
         for card in cards:
             if card.used is None or not card.room:
@@ -96,15 +96,15 @@ class Pressure:
             strain = self._devices.setdefault(card.device.index, Strain(DEVICE_FULL, DEVICE_EASED))
             if strain.ends(at, card.used, card.room):
                 says = f"{size(card.room - card.used)} of {size(card.room)} are left on {card.name}, and it grows"
-                found.append(Step(says, self._action, card))
+                found.append(Relief(says, self._action, card))
         return found
 
-    def _on_host(self, at: float) -> list[Step]:
+    def _on_host(self, at: float) -> list[Relief]:
         total, left = self._memory()
         if not self._host.ends(at, total - left, total):
             return []
         says = f"{size(left)} of {size(total)} of the host's memory are left, and it shrinks"
-        return [Step(says, self._action)]
+        return [Relief(says, self._action)]
 
 
 def _grown(past: "deque[tuple[float, float]]", at: float, value: float) -> float:

@@ -36,7 +36,7 @@ class NoFlags(BadUsage):
         )
 
 
-class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
+class CopyFailed(GputuneError):  # noqa: N818 - named for what happened
     """A copy that was to be measured has failed."""
 
     def __init__(self, member: Member) -> None:

@@ -20,7 +20,7 @@ from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.pack import HANGS, Pack, on_cards
 from gputune.sharing.placing import OneAtATime, Places
-from gputune.sharing.refusals import DoesNotFit, NoFlags, TrialFailed, refusing
+from gputune.sharing.refusals import CopyFailed, DoesNotFit, NoFlags, refusing
 from gputune.sharing.space import Space
 from gputune.sharing.spec import AUTO, Spec
 from gputune.sharing.supervising import Crew
@@ -152,7 +152,7 @@ class Course:
             raise NoFlags(member, said)
         hung = member.why == HANGS
         if member.trial and member.code and (hung or not member.kill_at) and not self._crew.closing:
-            raise TrialFailed(member)
+            raise CopyFailed(member)
 
     # one alone
 

@@ -10,7 +10,7 @@ from gputune.sharing.gauge import Gauge
 from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.placing import Places
-from gputune.sharing.progress import Count, Progress, between
+from gputune.sharing.progress import Done, Progress, between
 
 WARM = 5  # batches that each task makes first: caches, allocators, autotuning
 WARM_S = 1.0  # s that then pass: kernels and batches are queued ahead, and until the queues are full all look faster
@@ -58,7 +58,7 @@ class Window:
         self.kept: Kept | None = None
         self._kept_at = self._warm_at = 0.0
         self._came = {m.task.slot: self._done(m) for m in members}
-        self._marks: dict[int, Count] = {}
+        self._marks: dict[int, Done] = {}
         self._cpu = 0.0
         self.began = 0.0
 

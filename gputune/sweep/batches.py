@@ -33,7 +33,7 @@ TIMED, LEAST_S = 25, 3.0  # batches, and s, that a size is looked at
 Tell = Callable[[str], None]
 
 
-class NotOurs(GputuneError):  # noqa: N818 - named for what happened
+class SizeNotSet(GputuneError):  # noqa: N818 - named for what happened
     """The script makes its batches in a way that a batch size set at construction does not reach."""
 
     def __init__(self, where: str, why: str) -> None:
@@ -82,14 +82,16 @@ class Sizes:
         self.left_out: int | None = None  # the first for which there was no time
 
     def run(self, asked: Sequence[int] | str) -> None:
-        """Try them. Raises NotOurs where the size cannot be set at all."""
+        """Try them. Raises SizeNotSet where the size cannot be set at all."""
         own = self._profile.script.batch_size
         if own is None:
-            raise NotOurs(self._profile.loader.where, "its dataset or a sampler of the script's own makes the batches")
+            raise SizeNotSet(
+                self._profile.loader.where, "its dataset or a sampler of the script's own makes the batches"
+            )
         numbers = self._growing(own) if asked == AUTO else iter([int(n) for n in asked])
         for found in self._one_by_one(numbers) if self._starter.at_once == 1 else self._side_by_side(numbers):
             if found.state is State.FAILED and found.why.startswith("batch_size: "):
-                raise NotOurs(self._profile.loader.where, found.why.removeprefix("batch_size: "))
+                raise SizeNotSet(self._profile.loader.where, found.why.removeprefix("batch_size: "))
             self.tried.append(found)
         if asked == AUTO and (number := self._between()) is not None and self._allowed(number):
             self.tried.append(self._try(number))

@@ -28,7 +28,7 @@ REPORT, RUNGS = "report.json", "rungs"  # the latter: a line of JSON for each ru
 GOES_ON, GIVES_UP = "1", "0"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class FarStart(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be started, and for how long. Times in s."""
 
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     may_write: tuple[str, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class FarReport(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it: a start with its features (as a part of a job), or why there was none."""
 
     start: Remembered | None = None
@@ -62,7 +62,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return decode(self.features.encode()).features
 
 
-def errand(order: Order) -> Errand:
+def errand(order: FarStart) -> Errand:
     """Return the process that runs it."""
     code = "from gputune.sweep.faraway import main; main()"
     return Errand(code=code, cwd="/", given=msgspec.json.encode(order).decode(), files=(REPORT, RUNGS))
@@ -75,13 +75,13 @@ def main() -> None:
     """Run the order that comes on stdin, and write the report."""
     end_with_us()
     own = remote.folder()
-    report = _report(msgspec.json.decode(sys.stdin.readline(), type=Order), own)
+    report = _report(msgspec.json.decode(sys.stdin.readline(), type=FarStart), own)
     (own / REPORT).write_bytes(msgspec.json.encode(report))
 
 
-def _report(order: Order, folder: Path) -> Report:
+def _report(order: FarStart, folder: Path) -> FarReport:
     if not Path(order.cwd).is_dir():
-        return Report(
+        return FarReport(
             error=f"there is no folder `{order.cwd}`",
             hint="the script has to lie on every node under the same path: a folder that they share",
         )
@@ -89,18 +89,18 @@ def _report(order: Order, folder: Path) -> Report:
     try:
         found = _started(order, starter, folder / RUNGS)
     except GputuneError as error:
-        return Report(error=str(error.args[0]), hint=error.hint)
+        return FarReport(error=str(error.args[0]), hint=error.hint)
     except OSError as error:
-        return Report(error=f"`{order.command[0]}` cannot be started: {error.strerror}", hint="see `--python`")
+        return FarReport(error=f"`{order.command[0]}` cannot be started: {error.strerror}", hint="see `--python`")
     finally:
         starter.close()
     run = found.run
     text = encode(Part(host=os.uname().nodename, features=run)).decode() if run is not None else ""
     missed = starter.missed(found.log) if found.state is State.FAILED else ""
-    return Report(start=remembered(found), features=text, missed=missed, open=starter.writable.why)
+    return FarReport(start=remembered(found), features=text, missed=missed, open=starter.writable.why)
 
 
-def _starter(order: Order, folder: Path) -> Starter:
+def _starter(order: FarStart, folder: Path) -> Starter:
     return Starter(
         script=Script(command=clusters.here(order.command), cwd=order.cwd),
         folder=folder,
@@ -113,7 +113,7 @@ def _starter(order: Order, folder: Path) -> Starter:
     )
 
 
-def _started(order: Order, starter: Starter, rungs: Path) -> Start:
+def _started(order: FarStart, starter: Starter, rungs: Path) -> Start:
     def judge(rung: float, rate: float, error: float) -> bool:
         with rungs.open("a", encoding="utf-8") as file:
             file.write(json.dumps([rung, rate, error]) + "\n")

@@ -22,14 +22,14 @@ from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
 from gputune.experiment.budget import Budget
-from gputune.experiment.living import Plan, new_log
-from gputune.experiment.remote import Held, Lost, News
+from gputune.experiment.living import StartPlan, new_log
+from gputune.experiment.remote import Heard, Holder, Lost
 from gputune.experiment.starting import Judge, Start, State
 from gputune.experiment.writable import opened
 from gputune.host import clusters
 from gputune.host.clusters import Node
 from gputune.sweep.apart import gone
-from gputune.sweep.faraway import GIVES_UP, GOES_ON, REPORT, RUNGS, Order, Report, errand
+from gputune.sweep.faraway import GIVES_UP, GOES_ON, REPORT, RUNGS, FarReport, FarStart, errand
 from gputune.sweep.settings import Setting
 from gputune.sweep.starter import Starter
 
@@ -117,13 +117,15 @@ class Cluster:
             with self._lock:
                 self._running[node.id] -= 1
 
-    def run(self, node: Node, order: Order, log: Path, judge: Judge | None, budget: Budget | None) -> Report | None:
+    def run(
+        self, node: Node, order: FarStart, log: Path, judge: Judge | None, budget: Budget | None
+    ) -> FarReport | None:
         """Run a start on a node, and wait for it, its log kept here; None where the budget was over first.
 
         Raises NoTrial, Gone, or KeyboardInterrupt where somebody leaves.
         """
         cpus, gpus = self._share.of(node)
-        asks, held = {"CPU": cpus, "GPU": gpus}, Held(self._ray)
+        asks, held = {"CPU": cpus, "GPU": gpus}, Holder(self._ray)
         held.start(errand(order), asks, clusters.pinned(self._ray, node))
         began, told = time.monotonic(), 0
         try:
@@ -148,12 +150,12 @@ class Cluster:
         finally:
             held.let_go(held.closing() if held.has_begun else None)
 
-    def _news(self, held: Held) -> News:
+    def _news(self, held: Holder) -> Heard:
         """Return what is new, nothing where it does not answer yet. Raises Lost."""
         if self._ray.wait([held.awaited()], timeout=LOOK_S)[0]:
             return held.took()
         held.check()
-        return News()
+        return Heard()
 
     def _say_busy(self, node: Node, asked: Mapping[str, float]) -> None:
         """Say once that a trial waits, where nobody of ours is what it waits for."""
@@ -173,12 +175,12 @@ class Gone(NoTrial):
     """Ray has lost it, or could not begin it."""
 
 
-def _reported(news: News) -> Report:
+def _reported(news: Heard) -> FarReport:
     """Return the report of a process that has ended. Raises Lost where it left none."""
     if REPORT not in news.files:
         said = news.said.strip().splitlines()[-1:]
         raise Lost(f"a trial ended without a word{f': {said[0]}' if said else ''}")
-    return msgspec.json.decode(news.files[REPORT], type=Report)
+    return msgspec.json.decode(news.files[REPORT], type=FarReport)
 
 
 def _keep(log: Path, data: bytes) -> None:
@@ -215,7 +217,7 @@ class FarStarter(Starter):
 
     def start(
         self,
-        plan: Plan,
+        plan: StartPlan,
         name: str,
         wanted: Setting | None = None,
         *,
@@ -224,7 +226,7 @@ class FarStarter(Starter):
         **special: Json,
     ) -> Start:
         """Start the script on a node, and wait for its end. Raises NoTrial where no trial could begin there."""
-        order = Order(
+        order = FarStart(
             command=plan.command,
             cwd=plan.cwd,
             name=name,
@@ -255,7 +257,7 @@ class FarStarter(Starter):
             return Start(state=State.FAILED, log=str(log), why=why, node=node.name)
         return self._taken(report, node, log)
 
-    def _taken(self, report: Report, node: Node, log: Path) -> Start:
+    def _taken(self, report: FarReport, node: Node, log: Path) -> Start:
         """Return the start in a report. Raises NoTrial where there is none."""
         if report.start is None:
             raise NoTrial(node.name, report.error, report.hint)

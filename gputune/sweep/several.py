@@ -33,7 +33,7 @@ ALL = "sweeps"  # what the folder of several is called after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class SweepJob:
     """One sweep of several. `node`: of a cluster, "" for this machine."""
 
     script: Script
@@ -50,7 +50,7 @@ class Job:
 class Done:
     """What came of one: outcomes, or an error."""
 
-    job: Job
+    job: SweepJob
     outcomes: Outcomes | None = None
     error: GputuneError | None = None
 
@@ -87,7 +87,7 @@ class Sweeps(msgspec.Struct, frozen=True, kw_only=True):
 class Several:
     """Sweeps that are to be done. `leave` is called where somebody presses Ctrl-C: those that run are to end."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[SweepJob]
     wishes: Wishes  # of all of them; script, starter and places are each one's own
     side_by_side: bool = False
     leave: Callable[[], None] = lambda: None
@@ -140,7 +140,7 @@ class Several:
             pool.shutdown(wait=True, cancel_futures=True)
         return [one.result() for one in waiting if not one.cancelled()]
 
-    def _done(self, job: Job, folder: Path | None) -> Done:
+    def _done(self, job: SweepJob, folder: Path | None) -> Done:
         try:
             found = self._sweep(job, folder)
         except GputuneError as error:
@@ -151,7 +151,7 @@ class Several:
         self.stopped = self.stopped or found.stopped
         return Done(job=job, outcomes=found)
 
-    def _wishes(self, job: Job) -> Wishes:
+    def _wishes(self, job: SweepJob) -> Wishes:
         """Return what is wished of one."""
         wishes = replace(self.wishes, script=job.script, starter=job.starter, place=job.node)
         if len(self.jobs) == 1:
@@ -159,7 +159,7 @@ class Several:
         tell = self.wishes.tell
         return replace(wishes, inside=self.wishes.write is not None, tell=lambda text: tell(f"{job.name}: {text}"))
 
-    def _sweep(self, job: Job, folder: Path | None) -> Outcomes:
+    def _sweep(self, job: SweepJob, folder: Path | None) -> Outcomes:
         wishes = self._wishes(job)
         if folder is not None and not (wishes.resume and former(wishes)):  # one that had not begun begins now
             wishes = replace(wishes, resume=False, out=str(_own_folder(folder, job)))
@@ -168,7 +168,7 @@ class Several:
         return found
 
 
-def keep_table(found: Outcomes, job: Job) -> None:
+def keep_table(found: Outcomes, job: SweepJob) -> None:
     """Keep the trials as CSV and as JSON in the sweep's folder; that it cannot be written is said with the rest."""
     try:
         named = Named(script=job.script.name, node=job.node, sweep=document(found))
@@ -189,7 +189,7 @@ def _folder(out: str | None) -> Path:
         ) from None
 
 
-def _own_folder(folder: Path, job: Job) -> Path:
+def _own_folder(folder: Path, job: SweepJob) -> Path:
     """Return the folder of one: a new one below that of all."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", job.name.replace(".py", ""))[:60].strip("-.") or "sweep"
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 2 * MOST))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gputune.core.sample import Json
 from gputune.experiment.budget import Budget
-from gputune.experiment.living import Live, Plan
+from gputune.experiment.living import Live, StartPlan
 from gputune.experiment.rungs import Rungs
 from gputune.experiment.script import Script
 from gputune.experiment.starting import Judge, Start, State, refused, start
@@ -63,9 +63,9 @@ class Starter:
         """Return in words what a script that failed has missed by what is kept apart, "" where that was not it."""
         return apart.reason(Path(log), self.writable)
 
-    def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> Plan:
+    def plan(self, *, seconds: float, batches: int = 0, environment: Mapping[str, str] | None = None) -> StartPlan:
         """Return how long a start is."""
-        return Plan(
+        return StartPlan(
             command=self.script.command,
             cwd=self.script.cwd,
             folder=self.folder,
@@ -82,13 +82,13 @@ class Starter:
         rule: dict[str, Json] = {"where": self.where, "set": changes, "duplicates": self.duplicates}
         return [rule] if changes else []
 
-    def live(self, plan: Plan, name: str, wanted: Setting | None = None) -> Live:
+    def live(self, plan: StartPlan, name: str, wanted: Setting | None = None) -> Live:
         """Start the script with these settings, and return it as it goes on. Raises OSError where it cannot be."""
         return Live(plan, name, self.rules(wanted), self.writable)
 
     def start(
         self,
-        plan: Plan,
+        plan: StartPlan,
         name: str,
         wanted: Setting | None = None,
         *,

@@ -26,7 +26,7 @@ from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.report.words import number
 from gputune.sweep import plateau, saved_settings
 from gputune.sweep.apart import Broken
-from gputune.sweep.batches import NotOurs, Size, Sizes, TooFull
+from gputune.sweep.batches import Size, SizeNotSet, Sizes, TooFull
 from gputune.sweep.choosing import Order, Tally, best, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
 from gputune.sweep.learning import accumulated, advice
@@ -235,7 +235,7 @@ class Sweeper:
             try:
                 there = self._profile(bench, f"size {batch}")
                 if there.script.batch_size != batch:
-                    raise NotOurs(own.loader.where, f"it was built with {there.script.batch_size} all the same")
+                    raise SizeNotSet(own.loader.where, f"it was built with {there.script.batch_size} all the same")
                 if full := filled(there.run, host=batch > (own.script.batch_size or batch)).words():
                     raise TooFull(full)
             except GputuneError as error:

@@ -22,7 +22,7 @@ LOST = "lost"  # better settings served, and had to be given up
 
 
 @dataclass(slots=True)
-class Story:
+class TuningStory:
     """What has happened so far; `document` may be asked for by another thread."""
 
     mode: str

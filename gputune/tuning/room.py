@@ -10,7 +10,7 @@ READ = frozenset(
 )
 
 
-class Room:
+class Headroom:
     """The latest readings of what is left."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from gputune.core.sample import Note, Reading, Sample
 from gputune.experiment.timeline import Timeline
 from gputune.features import Features
 from gputune.tuning.draws import Draws
-from gputune.tuning.room import Room
+from gputune.tuning.room import Headroom
 
 BEAT = 1.0  # s between looks while nothing is read
 
@@ -26,7 +26,7 @@ class Training:
     def __init__(self) -> None:
         self.timeline = Timeline()
         self.draws = Draws()
-        self.room = Room()
+        self.room = Headroom()
         self.asked = False  # somebody waits for features
         self._came: SimpleQueue[list[Reading] | None] = SimpleQueue()
         self._features: Features | None = None

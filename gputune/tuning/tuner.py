@@ -25,7 +25,7 @@ from gputune.sweep.settings import Setting
 from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
 from gputune.tuning import reported
 from gputune.tuning.candidates import CAREFUL, IDENTICAL, candidates, changes_workers, healthy, hopeless
-from gputune.tuning.reported import Story
+from gputune.tuning.reported import TuningStory
 from gputune.tuning.training import Training
 from gputune.tuning.visits import Visits
 
@@ -46,7 +46,7 @@ class Tuner:
     """One tuning. `run` it in a thread of its own; `story` can be read from any."""
 
     def __init__(self, training: Training, orders: Orders, mode: str, say: Say) -> None:
-        self.story = Story(mode)
+        self.story = TuningStory(mode)
         self.since: Features | None = None  # what was known when the settings in force had come, thin
         self.before: Features | None = None  # what was known before others were tried that were not to be kept
         self._training = training

@@ -9,7 +9,7 @@ import pytest
 from gputune.core.events import Event, Kind, Record
 from gputune.core.sample import Note
 from gputune.core.units import NS
-from gputune.experiment.living import Plan
+from gputune.experiment.living import StartPlan
 from gputune.experiment.starting import Start, State, _follow, failure, outcome, refused, start
 from gputune.experiment.timeline import Timeline
 from gputune.features import Features, Machine
@@ -119,7 +119,7 @@ class Ranks:
 
 def waited(ranks: Ranks) -> str:
     """Return why they had to be ended."""
-    plan = Plan(command=("x",), cwd=".", folder=Path(), seconds=3.0)
+    plan = StartPlan(command=("x",), cwd=".", folder=Path(), seconds=3.0)
     return _follow(ranks, plan, PLACE, 60.0, None)[0]  # type: ignore[arg-type] # a stand-in
 
 
@@ -176,7 +176,7 @@ for epoch in range(10000):
 def test_ranks_under_a_launcher_end_well_by_clocks_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(UNEVEN)
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    plan = Plan(
+    plan = StartPlan(
         command=(sys.executable, *launcher, "train.py"),
         cwd=str(tmp_path),
         folder=tmp_path,

@@ -15,7 +15,7 @@ from gputune.html import about, ledgers
 from gputune.html.kinds import page
 from gputune.launch.job import MARK
 from gputune.proving import proof
-from gputune.proving.proof import Proof, TrialRow
+from gputune.proving.proof import Proof, ProofTrial
 from gputune.recording import NewerRun, NotARun
 from gputune.report import attached, following, heading, notes, promises, summary
 from gputune.report.ranks import rank_rows
@@ -156,7 +156,7 @@ def test_a_proof_shows_what_was_promised_and_what_came(copy: Copy) -> None:
     folder.mkdir()
     copy("trial").rename(folder / "changed-1")
     rows = [
-        TrialRow(
+        ProofTrial(
             variant=name, rate=rate, unit="samples/s", batches=40, seconds=2.0, exit_code=None,
             folder=f"/elsewhere/proof-1/{name}-1", log="x.log",
         )

@@ -12,7 +12,7 @@ from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.proving import trials
 from gputune.proving.asked import Asked
 from gputune.proving.changing import BATCHES, WARM_UP, Effort, NotMade, _check, planned, prove
-from gputune.proving.trials import Plan, Trial, turns
+from gputune.proving.trials import Trial, TrialPlan, turns
 
 LOADER = Loader(
     where="t.py:7",
@@ -150,7 +150,7 @@ def test_settings_alone_are_held_against_what_they_bring_alone(monkeypatch, tmp_
     made = {"n": "override", "where": "t.py:7", "change": {"pin_memory": True}, "refused": {}}
     asks: list[dict[str, object]] = []
 
-    def run(_plan: Plan, _variant: str, *, rules: Sequence[dict[str, object]] = ()) -> Trial:
+    def run(_plan: TrialPlan, _variant: str, *, rules: Sequence[dict[str, object]] = ()) -> Trial:
         asks.extend(rules)
         return trial(made)
 

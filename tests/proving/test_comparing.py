@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.core.finding import Speedup
-from gputune.proving.comparing import State, of_the_run, state
+from gputune.proving.comparing import Proven, of_the_run, state
 
 PROMISED = Speedup(low=1.8, likely=2.0, high=2.2)
 
@@ -18,11 +18,11 @@ def test_what_one_of_two_loops_realised_brings_the_run_only_its_share() -> None:
 @pytest.mark.parametrize(
     ("realised", "word", "holds"),
     [
-        ((1.9, 2.0, 2.1), State.HELD, True),
-        ((1.5, 1.7, 1.85), State.HELD, True),
-        ((1.4, 1.5, 1.6), State.SHORT, False),
-        ((2.5, 2.6, 2.7), State.MORE, True),
-        ((0.9, 1.6, 2.5), State.UNDECIDED, False),
+        ((1.9, 2.0, 2.1), Proven.HELD, True),
+        ((1.5, 1.7, 1.85), Proven.HELD, True),
+        ((1.4, 1.5, 1.6), Proven.SHORT, False),
+        ((2.5, 2.6, 2.7), Proven.MORE, True),
+        ((0.9, 1.6, 2.5), Proven.UNDECIDED, False),
     ],
 )
 def test_a_prediction_holds_where_both_intervals_meet_and_some_gain_is_certain(realised, word, holds) -> None:
@@ -32,9 +32,9 @@ def test_a_prediction_holds_where_both_intervals_meet_and_some_gain_is_certain(r
 
 
 def test_a_change_that_was_not_made_has_not_held() -> None:
-    assert not State.NOT_MADE.holds
+    assert not Proven.NOT_MADE.holds
 
 
 def test_where_nothing_was_predicted_nothing_fails() -> None:
-    assert state(None, PROMISED) is State.MEASURED
-    assert State.MEASURED.holds
+    assert state(None, PROMISED) is Proven.MEASURED
+    assert Proven.MEASURED.holds

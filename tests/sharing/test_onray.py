@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gputune.sharing import onray
-from gputune.sharing.farrefusals import NotThere, check
+from gputune.sharing.farrefusals import NotWithRay, check
 from gputune.sharing.fitting import Need, Probed, Room
-from gputune.sharing.fractions import Ask, Whole
+from gputune.sharing.fractions import Portion, Whole
 from gputune.sharing.spec import Job, Spec
 from gputune.verdict.packed import ProcRow
 
@@ -29,7 +29,7 @@ GB = 10**9
     ],
 )
 def test_what_a_cluster_decides_by_itself_is_refused(spec: Spec, says: str) -> None:
-    with pytest.raises(NotThere, match=says):
+    with pytest.raises(NotWithRay, match=says):
         check(spec)
 
 
@@ -39,7 +39,7 @@ def row(index: int, rate: float | None, unit: str = "samples/s") -> ProcRow:
 
 def made(*rows: ProcRow, at_once: int, whole: Whole | None = None) -> Any:
     probed = Probed(need=Need(), room=Room(), rate=100.0, unit="samples/s")
-    wish = Ask(gpu=0.5, cpus=1.0, memory=None, at_once=at_once)
+    wish = Portion(gpu=0.5, cpus=1.0, memory=None, at_once=at_once)
     return onray.document(list(rows), probed, wish, whole or Whole(gpus=2.0))
 
 

@@ -8,7 +8,7 @@ import pytest
 from gputune.experiment.budget import Budget
 from gputune.experiment.starting import Start, State
 from gputune.features import Allocator, Device, Features, Machine, OutOfMemory, Process
-from gputune.sweep.batches import AUTO, NotOurs, Sizes
+from gputune.sweep.batches import AUTO, SizeNotSet, Sizes
 from gputune.sweep.settings import setting
 
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=16)
@@ -110,9 +110,9 @@ def test_where_everything_fails_the_script_s_own_size_stays() -> None:
 
 def test_a_size_that_cannot_be_set_is_said() -> None:
     own = setting(0, 2, pin_memory=False, persistent=False)
-    with pytest.raises(NotOurs, match="dataset or a sampler"):
+    with pytest.raises(SizeNotSet, match="dataset or a sampler"):
         tried(saturating, script=own)
-    with pytest.raises(NotOurs, match="Buckets"):
+    with pytest.raises(SizeNotSet, match="Buckets"):
         tried(lambda _: Start(state=State.FAILED, log="", why="batch_size: its batch sampler decides: Buckets"))
 
 

@@ -17,7 +17,7 @@ from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes
 from gputune.sweep.search import Found
 from gputune.sweep.settings import setting
-from gputune.sweep.several import Job, Several, as_csv, as_json, summary
+from gputune.sweep.several import Several, SweepJob, as_csv, as_json, summary
 from gputune.sweep.sweeping import Wishes
 
 OWN, BEST = (setting(n, 2, pin_memory=False, persistent=False, batch_size=16) for n in (0, 4))
@@ -38,7 +38,7 @@ def outcomes(folder: str) -> Outcomes:
 
 def several_of(monkeypatch: pytest.MonkeyPatch, sweep, *names: str, **more) -> Several:
     monkeypatch.setattr(several, "sweep", sweep)
-    jobs = [Job(script=Script(command=("python", f"{name}.py"), cwd="/")) for name in names]
+    jobs = [SweepJob(script=Script(command=("python", f"{name}.py"), cwd="/")) for name in names]
     return Several(jobs=jobs, wishes=Wishes(script=jobs[0].script, **more))
 
 

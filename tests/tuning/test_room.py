@@ -3,11 +3,11 @@
 import pytest
 
 from gputune.core.sample import Metric, Sample
-from gputune.tuning.room import Room
+from gputune.tuning.room import Headroom
 
 
-def room(**readings: float) -> Room:
-    made = Room()
+def room(**readings: float) -> Headroom:
+    made = Headroom()
     for name, value in readings.items():
         made.take(Sample(Metric(name.replace("_", "."), "B", ""), 0, value))
     return made
