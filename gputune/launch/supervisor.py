@@ -5,6 +5,7 @@ and taken one by one with sigwaitinfo, which also says who sent them.
 """
 
 import os
+import resource  # noqa: F401 - os.wait4 imports it after it has taken the status: short of memory that would be lost
 import signal
 import sys
 import time

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -374,3 +375,13 @@ def test_a_start_that_fails_in_a_way_that_nobody_knew_is_one_sentence(tmp_path, 
     assert (done.returncode, done.stdout, blank) == (125, "", "")
     assert error.startswith(f"error: gputune could not begin: {how.partition('(')[0]}")
     assert hint == "hint: `gputune doctor` says whether it is whole"
+
+
+def test_a_supervisor_without_memory_still_knows_the_status(started, eventually, tmp_path) -> None:
+    with started(*program(tmp_path)) as running:
+        eventually((tmp_path / "step").exists)
+        size = psutil.Process(running.pid).memory_info().vms
+        resource.prlimit(running.pid, resource.RLIMIT_AS, (size, size))
+        enough(tmp_path)
+        running.communicate(timeout=60)
+    assert running.returncode == 3
