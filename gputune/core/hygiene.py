@@ -39,7 +39,8 @@ _PAIR = re.compile(r"^(?P<name>-{0,2}[\w.\-]+)(?P<sign>[=:])(?P<value>.+)$", re.
 _START = r"(?<![\w.\-])"
 _SIGN = r"(?:\s*(?:=(?!=)|:(?!//))(?:\s*str\s*=)?|%3d)\s*"
 _NOTHING = r"(?:pass|print|return|raise|continue|break|none|true|false|null)\b"  # no secret, whatever stands before it
-_QUOTE = r"[bruf]{0,2}(?P<quote>\\?[\"'])"
+_SHELLS_QUOTE = r"'\"'\"'|'\\''"  # one inside of a quoted line of a shell
+_QUOTE = rf"[bruf]{{0,2}}(?P<quote>{_SHELLS_QUOTE}|\\?[\"'])"
 _VALUE = r"(?!\*\*\*)(?:(?!(?P=quote)).)+"  # to the quote that ends it
 # Options of one letter behind which these programs take a secret.
 _PLAIN = {
@@ -68,7 +69,7 @@ _HEADS = (
     rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}{_QUOTE}){_VALUE}",  # name='…', environ["NAME"] = "…", {"name": "…"}
     rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}\\?[\"']?)(?!\*\*\*|[\[({{]|{_NOTHING})[^\s\"'&;]+",  # name=…
     rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+{_QUOTE}){_VALUE}",  # --name '…'
-    rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+)(?!-|\*\*\*)[^\s\"']+",
+    rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+)(?!--|\*\*\*)[^\s\"']+",
     rf"(?P<head>\b(?:setdefault|putenv|setenv|setattr)\([^\"'()]{{0,80}}[\"']{_WORD}[\"']\s*,\s*{_QUOTE}){_VALUE}",
     rf"(?P<head>\blogin\(\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('…'), login(key='…')
     rf"(?P<head>\blogin\([^()]{{1,120}},\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('me', '…')

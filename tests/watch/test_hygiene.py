@@ -187,6 +187,8 @@ def test_a_secret_is_masked_wherever_it_stands(arguments) -> None:
         "wandb login {}",
         "wandb login --relogin --host=https://me.wandb.ai {}",
         "kaggle datasets download -k {}",
+        "sh -c 'HF_TOKEN='\"'\"'{}'\"'\"' python train.py'",
+        "python train.py --password -{}",
         "https://hooks.slack.com/services/T00000000/B00000000/{}",
         "https://discord.com/api/webhooks/123456789/{}",
         "-----BEGIN PRIVATE KEY-----\nMIIE{}\n-----END PRIVATE KEY----- --epochs 3",
