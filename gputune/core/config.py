@@ -137,6 +137,8 @@ def _nearest(start: Path, ignored: list[str]) -> tuple[Path, Settings] | None:
         for name in (OWN, SHARED):
             file = folder / name
             settings = _settings(file, ignored) if file.is_file() else None
+            if settings is None and name == OWN and file.exists() and not file.is_file():
+                ignored.append(f"`{file}` is ignored: it is no file")
             if settings is not None:
                 return file, settings
     return None

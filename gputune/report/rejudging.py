@@ -164,18 +164,23 @@ def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
         return _crew(folder, way)
     features, guests = _one(folder, read(folder), way)
     if way.lost is not None:
-        _miss(folder, way.lost)
+        _miss(folder, way.lost, of_processes=bool(read(folder).get("processes")))
     if not way.lost:
         return features, guests
     said = [features.unavailable.get(RECORDING, ""), *(f"{file} is damaged" for file in way.lost)]
     return replace(features, unavailable={**features.unavailable, RECORDING: ", ".join(filter(None, said))}), guests
 
 
-def _miss(folder: Path, lost: dict[str, str]) -> None:
-    """Put down in `lost` the tables that any training has, where others of it are there; and links in their place."""
+def _miss(folder: Path, lost: dict[str, str], *, of_processes: bool = False) -> None:
+    """Put down in `lost` the tables that any training has, where others of it are there; and links in their place.
+
+    `of_processes`: run.json tells of some. Where no table is there at all then, the folder was not copied whole.
+    """
     with Folder(folder) as opened:
         frames, parts = opened.frames(), opened.parts()
     whole = [parts[segment] for segment in parts.keys() - set(frames)]  # of the others the frames hold all there is
+    if of_processes and not frames and not parts:
+        lost.setdefault("samples", "neither it nor any other table is there")
     trained = (folder / "batches").is_dir() or (folder / "steps").is_dir()
     if frames:
         trained = any("batches" in tables or "steps" in tables for tables in whole)
