@@ -242,7 +242,7 @@ def _chdir(original, path):
 
 def _access(original, path, mode, *, dir_fd=None, **kwargs):
     try:
-        _read(SYSTEM["stat"], path, dir_fd)
+        _read(SYSTEM["stat"], path, dir_fd, _opens=True)
     except OSError:
         return False
     return _read(original, path, dir_fd, mode, _opens=True, **kwargs)
