@@ -208,4 +208,5 @@ def check(watched: Watched, hit: list[tuple[str, object]]) -> None:
         must(code == 3, f"{hit}: status {code}, {err}")
     eventually(lambda: not any(map(lives, watched.ours)), f"{hit}: the end of all that is ours", 60)
     runs = [json.loads(file.read_text()) for file in watched.home.glob("gputune-runs/*/run.json")]
-    must(runs, f"{hit}: no run is kept")
+    lost = "supervisor" in dead or OOM in {way for _, way in hit}
+    must(runs or lost, f"{hit}: no run is kept")

@@ -21,7 +21,7 @@ from tests.faults.row import HERE, Broken, Case, chance, must
 from tests.faults.runs import FAKE_TORCH
 
 TESTS = "guest/test_hush.py, test_trial.py; sweep/test_writable.py"
-QUICK, FULL, SHARE = 500, 20_000, 60
+QUICK, FULL, SHARE = 500, 20_000, 50
 SECONDS = 300.0
 GUEST = HERE.parents[1] / "probes" / "guest"
 TOGETHER = 25  # programs that one pair of processes runs
@@ -51,6 +51,7 @@ FLAGS = (
     ("O_WRONLY", "O_TRUNC"),
     ("O_WRONLY", "O_APPEND", "O_CREAT"),
 )
+Program = list[tuple[int, list[object]]]
 ONE = (
     "read",
     "read",
@@ -95,7 +96,7 @@ def _more(what: str, dice: random.Random, names: tuple[str, ...]) -> list[object
     return more.get(what, [])
 
 
-def program(number: int) -> list[tuple[int, list[object]]]:
+def program(number: int) -> Program:
     dice = chance("files", number)
     who = [int(dice.random() < 0.35) for _ in range(dice.randrange(3, LONGEST))]
     return [(each, operation(dice, MADE if each else NAMES)) for each in who]
@@ -113,12 +114,12 @@ def seen(folder: Path) -> dict[str, object]:
     }
 
 
-def outcomes(home: Path, numbers: list[int], *, hushed: bool) -> list[list[object]]:
+def outcomes(home: Path, programs: dict[int, Program], *, hushed: bool) -> list[list[object]]:
     """Run programs in folders of `home`, and return what each operation came to."""
     shutil.rmtree(home, ignore_errors=True)
-    for number in numbers:
+    for number in programs:
         made(home / "work" / str(number) / "mine")
-    asked = [{"at": str(home / "work" / str(number) / "mine"), "operations": program(number)} for number in numbers]
+    asked = [{"at": str(home / "work" / str(n) / "mine"), "operations": program} for n, program in programs.items()]
     (home / "programs.json").write_text(json.dumps(asked))
     (home / "rings").mkdir(mode=0o700)
     path = [str(FAKE_TORCH)]
@@ -142,17 +143,26 @@ def outcomes(home: Path, numbers: list[int], *, hushed: bool) -> list[list[objec
     return [list(each) for each in json.loads(done.stdout)]
 
 
-def compare(number: int, bare: list[object], hushed: list[object], left: dict[str, object]) -> str:
+def compare(program: Program, bare: list[object], hushed: list[object], left: dict[str, object]) -> str:
     """Return what is not as it should be, in words."""
     if left != {**dict.fromkeys(("d", "d/e"), ""), **THEIRS}:
-        return f"the user's files were changed: {left}, by {program(number)}"
+        return f"the user's files were changed: {left}, by {program}"
     for at, (plain, apart) in enumerate(zip(bare, hushed, strict=True)):
         if plain[0] == "ok" and apart != plain:  # type: ignore[index] # a list
-            steps = "; ".join(json.dumps(each) for each in program(number)[: at + 1])
+            steps = "; ".join(json.dumps(each) for each in program[: at + 1])
             return f"operation {at}: {apart} instead of {plain}, after {steps}"
         if plain[0] != "ok" and apart[0] == "ok":  # type: ignore[index] # what fails for the user may succeed apart
             return ""
     return ""
+
+
+def told(folder: Path, programs: dict[int, Program]) -> dict[int, str]:
+    """Run programs bare and hushed, and return what is not as it should be of each."""
+    bare = outcomes(folder / "bare", programs, hushed=False)
+    hushed = outcomes(folder / "hushed", programs, hushed=True)
+    left = [seen(folder / "hushed" / "work" / str(number) / "mine") for number in programs]
+    rows = zip(programs.items(), bare, hushed, left, strict=True)
+    return {number: compare(program, b, h, files) for (number, program), b, h, files in rows}
 
 
 @contextlib.contextmanager
@@ -160,10 +170,7 @@ def bench(folder: Path) -> Iterator[Case]:
     @functools.lru_cache(2)
     def lot(first: int) -> dict[int, str]:
         numbers = list(range(first, first + TOGETHER))
-        bare = outcomes(folder / "bare", numbers, hushed=False)
-        hushed = outcomes(folder / "hushed", numbers, hushed=True)
-        left = [seen(folder / "hushed" / "work" / str(number) / "mine") for number in numbers]
-        return {n: compare(n, b, h, f) for n, b, h, f in zip(numbers, bare, hushed, left, strict=True)}
+        return told(folder, {number: program(number) for number in numbers})
 
     def case(number: int) -> None:
         why = lot(number // TOGETHER * TOGETHER)[number]

@@ -1,0 +1,179 @@
+"""The guest is harmless: whichever of its hooks raises, losses, order and random states are those of the bare
+run.
+
+Each function of the guest that a training calls is made to raise, from its N-th call on, in trainings of eleven
+settings by three start methods, with the hooks in C and in Python; their output is compared with the bare one's. The
+torch is the one in pure Python; each tenth case takes the real one, and compares losses bit for bit.
+"""
+
+import ast
+import contextlib
+import functools
+import itertools
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults.row import HERE, Case, chance, must
+from tests.faults.runs import FAKE_TORCH
+
+TESTS = "guest/test_fast.py, test_loaders.py, test_interpreters.py, test_steered_loops.py"
+GUEST = HERE.parents[1] / "probes" / "guest"
+ERRORS = ("RuntimeError", "KeyError", "MemoryError", "OSError", "StopIteration", "RecursionError", "AttributeError")
+TIMES = (1, 1, 1, 2, 3, 7, 30)
+SETTINGS = (
+    {"num_workers": 0},
+    {"num_workers": 1},
+    {"num_workers": 2},
+    {"num_workers": 2, "prefetch_factor": 4},
+    {"num_workers": 2, "persistent_workers": True},
+    {"num_workers": 0, "shuffle": True},
+    {"num_workers": 2, "shuffle": True},
+    {"num_workers": 2, "drop_last": True},
+    {"num_workers": 1, "timeout": 60},
+    {"num_workers": 2, "batch_size": 1},
+    {"num_workers": 0, "batch_size": 7},
+)
+METHODS = ("fork", "spawn", "forkserver")
+KNOWN = {"num_workers", "batch_size"}  # to the torch in pure Python
+REAL = 10  # cases to one with the real torch
+LAST = ("sitecustomize", "late")  # modules that are no part of the package
+
+
+def functions() -> list[str]:
+    """Return every function of the guest, `module:qualified.name`, in an order that mixes its modules."""
+    found = []
+    for file in sorted((GUEST / "gputune_guest").glob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef):
+                found.append(f"{file.stem}:{node.name}")
+            elif isinstance(node, ast.ClassDef):
+                methods = (each for each in node.body if isinstance(each, ast.FunctionDef))
+                found += [
+                    f"{file.stem}:{node.name}.{each.name}" for each in methods if "super()" not in ast.unparse(each)
+                ]
+    random.Random(2).shuffle(found)
+    return found
+
+
+ALL = functions()
+QUICK, FULL, SHARE = 250, len(ALL) * len(SETTINGS) * len(METHODS), 8
+SECONDS = 200.0
+TRAIN = """
+import sys; sys.path.insert(0, {here!r}); import faulty; del sys.path[0]
+import hashlib, multiprocessing, random, torch
+from torch.utils.data import DataLoader
+
+class Numbers:
+    def __len__(self): return 24
+    def __getitem__(self, i): return i
+
+class Shuffled:
+    def __init__(self, seed): self.chance = random.Random(seed)
+    def __len__(self): return 24
+    def __iter__(self):
+        order = list(range(24))
+        self.chance.shuffle(order)
+        return iter(order)
+
+def main():
+    settings = {settings!r}
+    method = {method!r}
+    if settings["num_workers"]: multiprocessing.set_start_method(method)
+    random.seed(5)
+    if settings.pop("shuffle", False): settings["sampler"] = Shuffled(3)
+    settings.setdefault("batch_size", 4)
+    {more}
+    loader = DataLoader(Numbers(), **settings)
+    for epoch in range(2):
+        for batch in loader:
+            {step}
+    torch.save({{}}, "model.pt")
+    print(hashlib.md5(repr(random.getstate()).encode()).hexdigest())
+
+if __name__ == "__main__":
+    main()
+"""
+FAKE = (
+    "optimizer = torch.optim.Optimizer()",
+    "torch.autograd.backward(); optimizer.step(); print(list(batch), random.random())",
+)
+TRUE = (
+    "torch.manual_seed(1); model = torch.nn.Linear(1, 1); optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)",
+    "optimizer.zero_grad(); loss = model(batch.float().reshape(-1, 1)).square().mean(); loss.backward(); "
+    "optimizer.step(); print(batch.tolist(), loss.item().hex(), torch.rand(1).item().hex())",
+)
+
+
+class Trainings:
+    """A folder of trainings, run bare or with the guest."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.met = folder / "met"
+        (folder / "rings").mkdir(mode=0o700)
+
+    def run(self, which: tuple[int, str, bool], *, guest: bool, **more: str) -> "subprocess.CompletedProcess[str]":
+        setting, method, real = which
+        begin, step = TRUE if real else FAKE
+        settings = {name: value for name, value in SETTINGS[setting].items() if real or name in KNOWN}
+        code = TRAIN.format(here=str(HERE), settings=settings, method=method, more=begin, step=step)
+        (self._folder / "train.py").write_text(code)
+        path = [*([str(GUEST)] if guest else []), *([] if real else [str(FAKE_TORCH)])]
+        env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "FAULTY"}}
+        env |= {
+            "PYTHONPATH": os.pathsep.join(path),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "FAULTY_MET": str(self.met),
+            **more,
+        }
+        if guest:
+            env |= {"GPUTUNE_RINGS": str(self._folder / "rings"), "GPUTUNE_HOST_PID": str(os.getpid())}
+        done = subprocess.run(
+            (sys.executable, "train.py"),
+            cwd=self._folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS - 30,
+            check=False,
+        )
+        for ring in (self._folder / "rings").iterdir():
+            ring.unlink()
+        return done
+
+
+@contextlib.contextmanager
+def bench(folder: Path) -> Iterator[Case]:
+    trainings = Trainings(folder)
+
+    @functools.cache
+    def bare(which: tuple[int, str, bool]) -> str:
+        done = trainings.run(which, guest=False)
+        must(done.returncode == 0, f"the bare run {which}: {done.stderr}")
+        return done.stdout
+
+    called: set[str] = set()
+    for setting, pure in itertools.product((0, 4), ("", "1")):
+        listing = folder / "called"
+        done = trainings.run((setting, "fork", False), guest=True, FAULTY_LISTING=str(listing), GPUTUNE_GUEST_PURE=pure)
+        must(done.returncode == 0, done.stderr)
+        called |= set(listing.read_text().split())
+    must(len(called & set(ALL)) > 50, f"only {sorted(called)} are called")
+
+    def case(number: int) -> None:
+        dice = chance("guest", number)
+        name = next(each for each in ALL[number % len(ALL) :] + ALL if each in called)
+        which = (dice.randrange(len(SETTINGS)), dice.choice(METHODS), number % REAL == REAL - 1)
+        fault = f"{name}:{dice.choice(TIMES)}:{dice.choice(ERRORS)}"
+        trainings.met.unlink(missing_ok=True)
+        done = trainings.run(which, guest=True, FAULTY=fault, GPUTUNE_GUEST_PURE=dice.choice(("", "1")))
+        must(done.returncode == 0, f"{fault}, {which}: status {done.returncode}: {done.stderr}")
+        must(done.stdout == bare(which), f"{fault}, {which}: another output: {done.stdout} instead of {bare(which)}")
+        must("fault of the suite" not in done.stderr, f"{fault}: {done.stderr}")
+
+    yield case

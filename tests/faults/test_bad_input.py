@@ -1,0 +1,161 @@
+"""What a machine or somebody else may put in the way: a sentence, the command's own status, nothing changed."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gputune.launch import folders
+from tests.faults import runs
+from tests.faults.runs import GPUTUNE, environment, eventually
+
+TRAIN = """
+import pathlib, sys, time, torch
+from torch.utils.data import DataLoader
+for n, batch in enumerate(DataLoader(list(range(100_000)))):
+    pathlib.Path("step").write_text(str(n))
+    if n > 20 and pathlib.Path("enough").exists(): break
+    time.sleep(0.005)
+sys.exit(3)
+"""
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run, to its end."""
+    return runs.recorded(tmp_path_factory.mktemp("run"))[1]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with a training in it that leaves 3."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "enough").touch()
+    return folder
+
+
+def watched(home: Path, *before: str, **more: str) -> Done:
+    """Run the training under `gputune watch`; `before` starts it."""
+    command = (*before, *GPUTUNE, "watch", "--", sys.executable, "train.py")
+    env = environment(**more)
+    nothing = subprocess.DEVNULL
+    return subprocess.run(
+        command, cwd=home, env=env, stdin=nothing, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def reported(run: Path, cwd: Path) -> Done:
+    command = (*GPUTUNE, "report", str(run), "--again")
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+
+
+def sentence(done: Done) -> None:
+    """Fail unless a failure was said in one sentence."""
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert done.stderr.count("hint: ") == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("left", ["run.json", "run.json findings.json", "findings.json", "samples", "batches"])
+def test_a_run_folder_that_was_copied_half(run: Path, tmp_path: Path, left: str) -> None:
+    half = tmp_path / "half"
+    half.mkdir()
+    for name in left.split():
+        (shutil.copytree if (run / name).is_dir() else shutil.copy)(run / name, half / name)
+    done = reported(half, tmp_path)
+    assert done.returncode in {1, 2}, done.stdout
+    assert done.stderr.count("error: ") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_copy_that_broke_off_in_the_middle_of_a_file(run: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(run, half)
+    for file in half.glob("*/*.parquet"):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    sentence(reported(half, tmp_path))
+
+
+def test_a_settings_file_that_is_none(home: Path) -> None:
+    os.mkfifo(home / "gputune.toml")
+    done = watched(home)
+    assert done.returncode in {1, 2, 3}
+    assert done.stderr.count("gputune.toml") >= 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_settings_file_of_a_gigabyte(home: Path) -> None:
+    with (home / "gputune.toml").open("wb") as file:
+        file.truncate(1 << 30)
+    done = watched(home)
+    assert done.returncode in {1, 2, 3}
+    assert "gputune.toml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_settings_file_in_a_folder_in_which_anybody_may_write(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "gputune.toml").write_text('[watch]\njson = "/nowhere/x"\n')
+    tmp_path.chmod(0o1777)
+    done = watched(home)
+    assert done.returncode == 3, done.stderr
+    assert not Path("/nowhere").exists()
+
+
+def test_a_machine_without_shared_memory(home: Path) -> None:
+    covered = 'mount -t tmpfs -o size=4k,mode=0 none /dev/shm && exec "$@"'
+    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", covered, "sh")
+    if subprocess.run((*before, "true"), check=False, capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    done = watched(home, *before)
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(home.glob("gputune-runs/*/run.json"))
+
+
+def test_a_kernel_without_pidfds(home: Path) -> None:
+    (home / "old").mkdir()
+    (home / "old" / "usercustomize.py").write_text("")
+    code = (
+        "import os, runpy, sys\n"
+        "def none(*_): raise OSError(38, 'Function not implemented')\n"
+        "os.pidfd_open = none\n"
+        f"sys.argv = ['gputune', 'watch', '--', {sys.executable!r}, 'train.py']\n"
+        "runpy.run_module('gputune', run_name='__main__')\n"
+    )
+    nothing = subprocess.DEVNULL
+    command = (sys.executable, "-c", code)
+    done = subprocess.run(
+        command, cwd=home, env=environment(), stdin=nothing, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_home_that_may_not_be_written(home: Path) -> None:
+    done = watched(home, HOME="/sys", XDG_CACHE_HOME="/sys/cache", XDG_CONFIG_HOME="/sys/config")
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_rings_that_somebody_removes_in_mid_run(home: Path, popen: Callable[..., "subprocess.Popen[str]"]) -> None:
+    (home / "enough").unlink()
+    command = (*GPUTUNE, "watch", "--", sys.executable, "train.py")
+    with popen(command, cwd=home, env=environment(), stderr=subprocess.PIPE, text=True) as running:
+        eventually((home / "step").exists, "the first step")
+        name = f"{folders.PREFIX}{os.getuid()}-{running.pid}-*"
+        (rings,) = (
+            each for place in ("/dev/shm", "/tmp", os.environ.get("TMPDIR", "/tmp")) for each in Path(place).glob(name)
+        )
+        shutil.rmtree(rings)
+        (home / "enough").touch()
+        said = running.communicate(timeout=200)[1]
+    assert running.returncode == 3, said
+    assert "Traceback" not in said
