@@ -4,6 +4,9 @@ And, more rarely still, what one of the workers is doing that make its batches: 
 training thread is followed by one that sees it only while it holds the interpreter (the GIL): torch's functions, sleeps
 and waits let go of it and show no frame of their own, so that else they cannot be told from plain Python.
 
+Where the system does not let us look, or py-spy is not there or fails, the guest in the process is asked for its own
+stacks (`gputune/host/asking.py`). These do not tell who holds the interpreter.
+
 py-spy runs as a process of its own and does not stop the one it looks at (`--nonblocking`: a third of its looks may
 fail, which costs samples, not time). Measured with 0.4.3: a burst of 61 looks is 30 ms of CPU, beside a training on a
 busy machine up to 120 ms, a single `py-spy dump` 12 to 28 ms, so bursts. Their rate is a prime number of Hz, so that
@@ -21,8 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from gputune.core.sample import Metric, Reading, Stack, Target, Ticks, Unavailable, now
+from gputune.core.sample import Metric, Note, Reading, Stack, Target, Ticks, Unavailable, now
+from gputune.core.units import NS
 from gputune.host import ptrace
+from gputune.host.asking import Asking
 
 METRICS: tuple[Metric, ...] = ()
 PERIOD = 1.0  # s; a pipe that fills up holds up py-spy, nothing else
@@ -39,6 +44,7 @@ SHARED = 80.0  # s; with many training processes the pauses grow, so that all bu
 PATIENCE = 5.0  # s that py-spy may take longer than its burst before it is ended
 GIVE_UP = 3  # failures in a row after which a process is left alone
 NOISE = 4096  # bytes of what py-spy says that are kept
+MISSING = "py-spy is not installed"
 FAILED = re.compile(r"Errors: (\d+)")
 
 
@@ -61,15 +67,19 @@ class _Burst:
     child: subprocess.Popen[bytes]
     began: float
     held: bool = False  # it sees only who holds the interpreter
+    ended: int = field(default_factory=lambda: now() + BURST * NS)  # ns: about then it is over, and told later
     said: bytearray = field(default_factory=bytearray)
     complained: bytearray = field(default_factory=bytearray)
 
 
 def attach(target: Target) -> Ticks:
-    """Look at the processes that train, one at a time. Needs py-spy, and leave to read the memory of the others."""
+    """Look at the processes that train, one at a time.
+
+    That needs py-spy, and leave to read the memory of the others, or else a guest in them.
+    """
     program = find()
-    if program is None:
-        raise Unavailable("py-spy is not installed", hint="pip install py-spy")
+    if program is None and not target.heard:
+        raise Unavailable(MISSING, hint="pip install py-spy")
     looker = _Looker(target, program)
     try:
         while True:
@@ -87,9 +97,12 @@ def find() -> str | None:
 class _Looker:
     """Starts one burst after another and collects what they say, without ever waiting for one."""
 
-    def __init__(self, target: Target, program: str) -> None:
+    def __init__(self, target: Target, program: str | None) -> None:
         self._target = target
         self._program = program
+        self._asking = Asking(target.rings)
+        self._why = "" if program else MISSING  # nobody looks from outside
+        self._silent = False  # and it was told that nobody answers from inside
         self._trainings: dict[int, _Training] = {}
         self._maker: _Training | None = None  # a worker: another one once it has ended, at the pace of those before it
         self._burst: _Burst | None = None
@@ -97,18 +110,44 @@ class _Looker:
         self._held = True  # as far as is known, py-spy can tell who holds the interpreter
 
     def tick(self, at: float) -> list[Reading]:
-        """Return the stacks of a burst that is over; begin the next one that is due."""
+        """Return the stacks of a burst that is over, and what guests have told; begin the next burst that is due."""
         roles = self._target.pids()
         mains = [pid for pid, role in roles.items() if role == "main"]
         self._trainings = {pid: self._trainings.get(pid) or self._met(pid, at) for pid in mains}
         self._choose([pid for pid, role in roles.items() if role == "worker"], at)
-        stacks = self._collect(at)
+        stacks = [*self._collect(at), *self._inside(set(roles), at)]
         if self._burst is None:
-            makers = () if self._maker is None else (self._maker,)
-            due = [t for t in (*self._trainings.values(), *makers) if at >= t.due and t.failures < GIVE_UP]
+            due = [t for t in self._known() if at >= t.due and t.failures < GIVE_UP]
             if due:
                 self._begin(min(due, key=lambda t: t.due), at)
         return stacks
+
+    def _known(self) -> list[_Training]:
+        return [*self._trainings.values(), *(() if self._maker is None else (self._maker,))]
+
+    def _inside(self, alive: set[int], at: float) -> list[Reading]:
+        """Ask the guests of those that are not seen from outside; return what they have told."""
+        if not self._target.heard:
+            return []
+        for training in self._known():
+            if at >= training.due and self._is_closed(training):
+                training.failures = GIVE_UP
+                self._asking.ask(training.pid)
+            elif training.failures and not self._worked:  # it may be the last word of a system that forbids it
+                self._asking.ask(training.pid)
+        found: list[Reading] = [*self._asking.collect(alive)]
+        silent = bool(self._why) and not self._asking.heard
+        if silent != self._silent:
+            self._silent = silent
+            found.append(Note(-1, {"n": "unavailable", "probe": "stacks", "why": self._why if silent else ""}))
+        return found
+
+    def _is_closed(self, training: _Training) -> bool:
+        """Return whether nobody can look at it from outside, or has failed too often."""
+        if not self._why and not ptrace.allowed(self._target.proc, training.pid):
+            self._why = ptrace.refusal(self._target.proc)[0]
+        asked = training is not self._maker or all(each.failures >= GIVE_UP for each in self._trainings.values())
+        return bool(self._why) or (asked and (training.failures >= GIVE_UP or training is self._maker))
 
     def _met(self, pid: int, at: float) -> _Training:
         """Return when to look at a new process: after its warm-up, or at once where it ran before we came."""
@@ -131,6 +170,7 @@ class _Looker:
             self._end(self._burst)
 
     def _begin(self, training: _Training, at: float, *, held: bool = False) -> None:
+        assert self._program is not None  # noqa: S101 - without one everything is closed
         what = ["record", "--nonblocking", "--rate", str(RATE), "--duration", str(BURST), "--format", "raw"]
         how = ["--threads", "--gil" if held else "--idle", "--full-filenames", "--output", "/proc/self/fd/1"]
         whom = ["--pid", str(training.pid)]
@@ -177,7 +217,7 @@ class _Looker:
     def _judge(self, burst: _Burst, at: float) -> list[Reading]:
         """Plan the next burst by how this one went."""
         training = burst.training
-        stacks = list(training_stacks(burst.said.decode(errors="replace"), training.pid))
+        stacks = list(training_stacks(burst.said.decode(errors="replace"), training.pid, burst.ended))
         growth = training.growth if self._target.heard else CALMER
         if stacks or training is not self._maker:  # workers come and go: one that has ended is none that was looked at
             training.pause = min(training.pause * growth, max(LONGEST, SHARED * len(self._trainings)))
@@ -194,7 +234,7 @@ class _Looker:
         """Return the stacks with which the training thread held the interpreter, and how often it did not."""
         if burst.child.returncode == 0:
             said, complained = (text.decode(errors="replace") for text in (burst.said, burst.complained))
-            return [*held_stacks(said, complained, burst.training.pid)]
+            return [*held_stacks(said, complained, burst.training.pid, burst.ended)]
         self._held = burst.training.pid not in self._trainings  # else it is a Python of which that cannot be told
         return []
 
@@ -203,8 +243,9 @@ class _Looker:
         lowered = complaint.lower()
         if self._worked or not ("permission denied" in lowered or "operation not permitted" in lowered):
             return
-        why, hint = ptrace.refusal(self._target.proc)
-        raise Unavailable(why, hint=hint)
+        self._why, hint = ptrace.refusal(self._target.proc)
+        if not self._target.heard:
+            raise Unavailable(self._why, hint=hint)
 
 
 def _drain(pipe: IO[bytes] | None, into: bytearray) -> None:
@@ -212,15 +253,15 @@ def _drain(pipe: IO[bytes] | None, into: bytearray) -> None:
         into += data
 
 
-def training_stacks(raw: str, pid: int) -> list[Stack]:
-    """Return the stacks of the training thread out of py-spy's raw format.
+def training_stacks(raw: str, pid: int, t: int) -> list[Stack]:
+    """Return the stacks of the training thread, seen at `t` (ns), out of py-spy's raw format.
 
     A line is `thread (4242): MainThread;<module> (/home/u/train.py:12);step (/home/u/train.py:8) 31`: frames from the
     outermost to the innermost, and how often they were seen. The training thread is the main thread; where no thread
     is known by that name, the one that was seen most. As the process is not stopped, a stack can be torn: one that does
     not begin in the function where most begin is left out.
     """
-    threads = _by_thread(raw, pid)
+    threads = _by_thread(raw, pid, t)
     candidates = [name for name in threads if _is_main(name, pid)] or list(threads)
     chosen = max(candidates, key=lambda name: sum(s.count for s in threads[name]), default="")
     stacks = threads.get(chosen, [])
@@ -230,25 +271,24 @@ def training_stacks(raw: str, pid: int) -> list[Stack]:
     return [stack for stack in stacks if _function(stack) == begins.most_common(1)[0][0]]
 
 
-def held_stacks(raw: str, complained: str, pid: int) -> list[Stack]:
+def held_stacks(raw: str, complained: str, pid: int, t: int) -> list[Stack]:
     """Return the stacks with which the main thread was seen to hold the interpreter, and one without for the rest.
 
     Of a look that failed nothing is known: py-spy says at its end how many did.
     """
     stacks = [
         stack._replace(held=True)
-        for thread, found in _by_thread(raw, pid).items()
+        for thread, found in _by_thread(raw, pid, t).items()
         if _is_main(thread, pid)
         for stack in found
     ]
     failed = FAILED.search(complained)
     rest = RATE * BURST - int(failed[1] if failed else 0) - sum(stack.count for stack in stacks)
-    return [*stacks, Stack(now(), pid, (), rest, held=True)] if rest > 0 else stacks
+    return [*stacks, Stack(t, pid, (), rest, held=True)] if rest > 0 else stacks
 
 
-def _by_thread(raw: str, pid: int) -> dict[str, list[Stack]]:
+def _by_thread(raw: str, pid: int, t: int) -> dict[str, list[Stack]]:
     threads: dict[str, list[Stack]] = {}
-    t = now()
     for line in raw.splitlines():
         path, _, count = line.rpartition(" ")
         thread, *frames = path.split(";")

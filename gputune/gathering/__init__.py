@@ -5,6 +5,7 @@ It knows what records mean; it judges nothing.
 """
 
 import signal
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ STOPPING = frozenset({"stopped", "continued"})
 DELAY = int(Kind.DELAY)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), int(Kind.DELAY)})
 BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
+UNSURE = 4096  # stacks kept of a process until its loop goes on
 ORPHANS = 4096  # records of workers kept until their training process has named them
 
 
@@ -64,6 +66,7 @@ class Gatherer:
         self._early: dict[int, list[Note]] = {}
         self._raised: dict[int, Mapping[str, Json]] = {}
         self._workers = _Workers()
+        self._seen = dict[int, deque[Stack]]()  # by pid: stacks of which it is not known whether the loop went on
         self._lost = self._lost_before = 0  # by this recorder so far, and by those before it
         self._stops: dict[int, Stops] = {}  # by pid: a process may be stopped before it trains
 
@@ -79,7 +82,7 @@ class Gatherer:
             elif isinstance(reading, Note):
                 self._note(reading)
             elif isinstance(reading, Stack):
-                self.stacks.take(reading, looping=self._is_looping(reading.pid))
+                self._stack(reading)
             elif isinstance(reading, Open) and reading.process in self._trainings:
                 self._trainings[reading.process].open = reading
 
@@ -135,10 +138,29 @@ class Gatherer:
                 training.note(note.fields)
         return training
 
-    def _is_looping(self, pid: int) -> bool:
-        """Return whether the loop of a process has begun; of a worker, or where nobody hears the training, it has."""
-        heard = [g.process for g in self._guests.values() if g.pid == pid and g.role == "main" and g.state == "ring"]
-        return not heard or any(number in self._trainings and self._trainings[number].looping for number in heard)
+    def _stack(self, stack: Stack) -> None:
+        """Take a stack: at once of a worker, or where nobody hears the training; else once the loop went on after it.
+
+        What is behind the loop's end is of no step.
+        """
+        heard = [g.process for g in self._guests.values() if g.pid == stack.pid and g.role == "main"]
+        if not any(self._guests[number].state == "ring" for number in heard):
+            self.stacks.take(stack)
+            return
+        self._seen.setdefault(stack.pid, deque(maxlen=UNSURE)).append(stack)
+        self._sure(stack.pid, heard)
+
+    def _sure(self, pid: int, processes: Iterable[int]) -> None:
+        """Take the stacks of a process that lie in its loop, or before it."""
+        found = [self._trainings[number] for number in processes if number in self._trainings]
+        loops = [(training.stops, *training.looped) for training in found if training.looping]
+        seen = self._seen[pid]
+        while seen:
+            times = [(stops.running(seen[0].t), began, end) for stops, began, end in loops]
+            early = not any(t >= began for t, began, _ in times)
+            if not early and not any(began <= t <= end for t, began, end in times):
+                return
+            self.stacks.take(seen.popleft(), looping=not early)
 
     def _event(self, event: Event) -> None:
         record = event.record
@@ -254,6 +276,8 @@ class Gatherer:
         self, until: int, *, exit_code: int | None = None, unavailable: Mapping[str, str] | None = None
     ) -> Features:
         """Return what is known at `until` (ns). Training processes come in the order of their ranks."""
+        for pid in self._seen:
+            self._sure(pid, [g.process for g in self._guests.values() if g.pid == pid and g.role == "main"])
         trainings = self._trained()
         ranks = _at_once(trainings)
         learns = any(t.learns for t in trainings)

@@ -363,6 +363,11 @@ class Training:
         return bool(self._loop_began)
 
     @property
+    def looped(self) -> tuple[int, int]:
+        """Return when its loop began, and up to when it is known to have gone on: ns of running time."""
+        return self._loop_began, self._loop_end
+
+    @property
     def batches(self) -> int:
         """Return how many batches its loaders gave, those of evaluations included."""
         return sum(state.batches for state in self._loaders.values())

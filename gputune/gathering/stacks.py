@@ -113,6 +113,7 @@ class Stacks:
 
     def __init__(self) -> None:
         self._own: dict[int, _Pile] = {}
+        self._early: dict[int, _Pile] = {}  # likewise, before the loop
         self._all: dict[int, _Pile] = {}
         self._paths: dict[int, Paths] = {}
         self._sampled: dict[int, Sampled] = {}
@@ -148,7 +149,7 @@ class Stacks:
         if found is None:
             return
         self._all.setdefault(stack.pid, _Pile()).add(found, stack.count)
-        own = self._own.setdefault(stack.pid, _Pile())
+        own = (self._own if looping else self._early).setdefault(stack.pid, _Pile())
         if not spanned:
             own.add(found, stack.count, bare=user == len(parts) - 1)
         if asked is not None and user > asked and not any(FETCHER in file for _, file, _ in parts):
@@ -193,7 +194,8 @@ class Stacks:
     def of(self, pid: int, *, everywhere: bool = False) -> tuple[tuple[Frame, ...], int]:
         """Return the places of a process by their share of its stacks outside of spans, and how many there were.
 
+        Those of its loop, once there are any.
         With `everywhere` also inside of spans and of next(): of a process that no guest spoke from, no span is known.
         """
-        pile = (self._all if everywhere else self._own).get(pid)
+        pile = self._all.get(pid) if everywhere else self._own.get(pid) or self._early.get(pid)
         return ((), 0) if pile is None else (tuple(pile.frames()), pile.total)

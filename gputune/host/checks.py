@@ -24,6 +24,7 @@ State = Literal["ok", "limited", "missing"]
 
 DEADLINE_S = 10.0  # for any one program that a check starts: NVML can hang for ever in the driver
 ROOM_FOR_RINGS = 32 << 20  # B of /dev/shm for a hundred processes' rings
+INSIDE = "the guest takes them from inside, without telling who holds the interpreter; none with `watch --pid`"
 DOCKER_SHM = 64 << 20  # B; what a container gets when nobody asked for more: too little for most loaders
 ROOM_FOR_RUN = 512 << 20  # B; the largest recording by default
 NO_DEVICE = "install the NVIDIA driver; in a container, start it with `--gpus all`"
@@ -179,26 +180,28 @@ def _devices(answer: Answer) -> Iterator[Check]:
 
 
 def stacks(place: Place) -> Iterator[Check]:
-    """Let py-spy read a process that it did not start, as it must during a run."""
+    """Let py-spy read a process that it did not start, as it must during a run; else the guest looks by itself."""
     beside = Path(sys.executable).with_name("py-spy")
     binary = str(beside) if beside.exists() else shutil.which("py-spy")
     if binary is None:
-        yield Check("stacks", "missing", "py-spy is not installed", "pip install py-spy")
+        yield Check("stacks", "limited", f"py-spy is not installed: {INSIDE}", "pip install py-spy")
         return
     with _sleeper() as pid:
         done = subprocess.run(
             [binary, "dump", "--pid", str(pid)], capture_output=True, text=True, timeout=DEADLINE_S, check=False
         )
     if done.returncode == 0:
-        yield Check("stacks", "ok", "py-spy may read the stacks of processes")
+        yield Check("stacks", "ok", "taken from outside: py-spy may read the stacks of processes")
         return
     scope = _first_line(place.proc / "sys" / "kernel" / "yama" / "ptrace_scope")
     if scope in {"1", "2", "3"}:
         fix = "sysctl kernel.yama.ptrace_scope=0; in a container, start it with `--cap-add SYS_PTRACE`"
-        yield Check("stacks", "missing", f"reading processes is forbidden (kernel.yama.ptrace_scope is {scope})", fix)
+        why = f"reading processes is forbidden (kernel.yama.ptrace_scope is {scope})"
+        yield Check("stacks", "limited", f"{why}: {INSIDE}", fix)
         return
     reason = (done.stderr.strip().splitlines() or ["no reason given"])[0].removeprefix("Error: ")
-    yield Check("stacks", "missing", reason, "in a container, start it with `--cap-add SYS_PTRACE`")
+    fix = "in a container, start it with `--cap-add SYS_PTRACE`"
+    yield Check("stacks", "limited", f"{reason}: {INSIDE}", fix)
 
 
 @contextmanager

@@ -83,3 +83,38 @@ def test_the_line_of_a_batch_sampler_is_told_and_not_that_of_a_dataset(story) ->
     story.stack(MAIN, LOADER, fetch, "__getitem__ (/home/me/data.py:12)", count=90)
     story.stack(MAIN, LOADER, count=90)
     assert story.features().processes[0].sampler == "sampler.py:51"
+
+
+EXPORT = "export (/home/me/train.py:90)"
+
+
+def test_what_lies_behind_the_loops_end_is_no_step(story) -> None:
+    """Whether the loop is over shows in what follows: then it was one more pause."""
+    story.iterator()
+    story.batch()
+    story.stack(MAIN, count=3)
+    story.at += 60_000
+    story.stack(EXPORT, count=50)
+    assert [frame.where for frame in story.features().processes[0].frames] == ["train.py:30"]
+    story.batch()
+    assert {frame.where for frame in story.features().processes[0].frames} == {"train.py:30", "train.py:90"}
+
+
+def test_stacks_that_are_told_before_the_rounds_they_were_taken_in_are_of_these(story) -> None:
+    story.iterator()
+    story.batch()
+    story.at += 500
+    story.stack(MAIN, count=3)
+    story.stack(MAIN, held=True)
+    story.batch()
+    process = story.features().processes[0]
+    assert (process.stack_samples, process.held_looks) == (3, 1)
+
+
+def test_what_lies_before_the_loop_counts_only_while_there_is_none(story) -> None:
+    story.stack(EXPORT, count=50)
+    story.at += 500
+    story.iterator()
+    story.batch()
+    story.stack(MAIN, count=3)
+    assert [frame.where for frame in story.features().processes[0].frames] == ["train.py:30"]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gputune.core.sample import Reading, Stack, Ticks, Unavailable
+from gputune.core.sample import Note, Reading, Stack, Ticks, Unavailable
+from gputune.host import ptrace
 from gputune.probes import stacks
 
 PATIENCE = 60.0  # s
@@ -21,7 +22,7 @@ thread (7): MainThread;torn (/u/other.py:1) 1
 
 
 def test_the_main_thread_is_taken_and_torn_stacks_are_left_out() -> None:
-    found = stacks.training_stacks(RAW, 7)
+    found = stacks.training_stacks(RAW, 7, 5)
     assert [(stack.frames, stack.count) for stack in found] == [
         (("<module> (/u/train.py:12)", "step (/u/train.py:8)"), 31),
         (("<module> (/u/train.py:14)", "<listcomp> (/u/a b.py:3)"), 29),
@@ -29,20 +30,20 @@ def test_the_main_thread_is_taken_and_torn_stacks_are_left_out() -> None:
 
 
 def test_without_a_main_thread_the_one_seen_most_is_taken() -> None:
-    found = stacks.training_stacks("thread (8): a;f (x.py:1) 3\nthread (9): b;g (x.py:2) 5\nnonsense\n", 7)
+    found = stacks.training_stacks("thread (8): a;f (x.py:1) 3\nthread (9): b;g (x.py:2) 5\nnonsense\n", 7, 5)
     assert [stack.frames for stack in found] == [("g (x.py:2)",)]
 
 
 def test_nothing_is_made_of_nothing() -> None:
-    assert stacks.training_stacks("", 7) == []
+    assert stacks.training_stacks("", 7, 5) == []
 
 
 def test_looks_at_who_holds_the_interpreter_are_of_the_main_thread_and_the_rest_is_without_frames() -> None:
     said = "py-spy> Wrote raw flamegraph data to '/proc/self/fd/1'. Samples: 40 Errors: 3\n"
-    found = stacks.held_stacks(RAW.replace("torn", "<module>"), said, 7)
+    found = stacks.held_stacks(RAW.replace("torn", "<module>"), said, 7, 5)
     assert [(stack.count, stack.held) for stack in found] == [(31, True), (29, True), (1, True)]
     found = stacks.held_stacks(
-        "thread (7): MainThread;<module> (/u/train.py:12) 20\nthread (8): pin;run (x.py:9) 9\n", said, 7
+        "thread (7): MainThread;<module> (/u/train.py:12) 20\nthread (8): pin;run (x.py:9) 9\n", said, 7, 5
     )
     assert [(stack.frames, stack.count) for stack in found] == [
         (("<module> (/u/train.py:12)",), 20),
@@ -203,7 +204,7 @@ def test_where_ptrace_is_refused_the_reason_and_the_way_out_are_said(machine, sp
     spy('echo "Permission Denied: Try running again with elevated permissions" >&2; exit 1')
     machine.write("proc/sys/kernel/yama/ptrace_scope", scope)
     machine.roles = {101: "main"}
-    ticks = stacks.attach(machine.target())
+    ticks = stacks.attach(replace(machine.target(), heard=False))
     with pytest.raises(Unavailable, match="does not let py-spy look") as reason:
         collect(ticks, bool)
     assert hint in reason.value.hint
@@ -212,7 +213,50 @@ def test_where_ptrace_is_refused_the_reason_and_the_way_out_are_said(machine, sp
 def test_a_missing_py_spy_is_said(machine, monkeypatch) -> None:
     monkeypatch.setattr(stacks, "find", lambda: None)
     with pytest.raises(Unavailable, match="not installed"):
-        next(stacks.attach(machine.target()))
+        next(stacks.attach(replace(machine.target(), heard=False)))
+
+
+def _refused(_why: object) -> str:
+    return 'echo "Operation not permitted (os error 1)" >&2; exit 1'
+
+
+@pytest.mark.parametrize(
+    ("program", "reads"), [(None, True), ("exit 3", False), ("exit 3", True), (_refused(0), True)], ids=str
+)
+@pytest.mark.usefixtures("at_once")
+def test_who_cannot_be_seen_from_outside_is_asked_for_its_own_stacks(machine, spy, monkeypatch, program, reads) -> None:
+    """No py-spy, no leave to read the memory, a py-spy that does not know this Python, one that is refused."""
+    monkeypatch.setattr(stacks, "GROWTH", 0.0)
+    monkeypatch.setattr(ptrace, "allowed", lambda _proc, _pid: reads)
+    spy(program or "")
+    if program is None:
+        monkeypatch.setattr(stacks, "find", lambda: None)
+    machine.roles = {101: "main", 102: "worker", 100: "other"}
+    rings = machine.root / "rings"
+    rings.mkdir()
+    ticks = stacks.attach(machine.target())
+    notes = collect(ticks, lambda _found: (rings / "101.ask").exists() and (rings / "102.ask").exists())
+    assert not (rings / "100.ask").exists()
+    (rings / "101.told").write_text("77 thread (101): MainThread;<module> (a b.py:1);f (x.py:2) 1\n78 thr")
+    found = [*notes, *collect(ticks, lambda found: any(isinstance(r, Stack) for r in found))]
+    ticks.close()
+    assert [r for r in found if isinstance(r, Stack)] == [Stack(77, 101, ("<module> (a b.py:1)", "f (x.py:2)"), 1)]
+    assert not (rings / "101.told").exists()
+    told = [bool(r.fields["why"]) for r in found if isinstance(r, Note)]
+    assert told == ([] if program == "exit 3" and reads else [True, False])  # it is no system that refuses it
+
+
+def test_the_last_words_of_a_process_are_heard(machine, at_once, monkeypatch) -> None:
+    monkeypatch.setattr(stacks, "find", lambda: None)
+    machine.roles = {101: "main"}
+    rings = machine.root / "rings"
+    rings.mkdir()
+    ticks = stacks.attach(machine.target())
+    next(ticks)
+    machine.roles = {}
+    (rings / "101.told").write_text("77 thread (101): MainThread;f (x.py:2) 1\n")
+    assert [r.pid for r in next(ticks) if isinstance(r, Stack)] == [101]
+    assert list(rings.iterdir()) == []
 
 
 SPIN = """

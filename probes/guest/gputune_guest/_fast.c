@@ -12,11 +12,15 @@
  * Exception (KeyboardInterrupt) passes from wherever it strikes, as it would through Python code of ours.
  */
 
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #define Py_LIMITED_API 0x03080000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <dlfcn.h>
+#include <pthread.h>
 #include <pythread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <structmember.h>
 #include <sys/mman.h>
@@ -1278,7 +1282,144 @@ learn(PyObject *module, PyObject *function)
     Py_RETURN_NONE;
 }
 
+/* ---- rests of the thread that looks: see looking.py
+
+Whoever holds the interpreter gives it away at a call that waits, or after the switch interval: a thread that merely asks
+for it finds the others in such calls. So the main thread is asked to let go of it where it is, as the interpreter itself
+does after that interval: by a pending call, which does nothing else. */
+
+static pthread_mutex_t rests = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turned;
+static int ended, waiting, asked; /* the rest is over for good; it asks for the interpreter; the main thread will let go */
+static void (*tell)(void *);       /* that there is something to do, in Pythons 3.10 to 3.12, */
+static void *interpreter;          /* where a pending call of another thread's waits until the main thread takes turns */
+static int64_t stood;              /* ns that the main thread did so */
+
+#define LET_GO 50000000 /* ns at the most, where CPUs are short; the interpreter's own way of it has no end */
+
+static void
+later_than(struct timespec *until, int64_t more)
+{
+    clock_gettime(CLOCK_MONOTONIC, until);
+    more += until->tv_nsec;
+    until->tv_sec += more / 1000000000;
+    until->tv_nsec = more % 1000000000;
+}
+
+static int
+let_go(void *nothing)
+{
+    PyThreadState *mine;
+    struct timespec until;
+    (void)nothing;
+    pthread_mutex_lock(&rests);
+    asked = 0;
+    if (waiting) {
+        ns t0 = now();
+        later_than(&until, LET_GO);
+        pthread_mutex_unlock(&rests);
+        mine = PyEval_SaveThread();
+        pthread_mutex_lock(&rests);
+        while (waiting && pthread_cond_timedwait(&turned, &rests, &until) == 0)
+            ;
+        pthread_mutex_unlock(&rests);
+        stood += now() - t0;
+        PyEval_RestoreThread(mine);
+        return 0;
+    }
+    pthread_mutex_unlock(&rests);
+    return 0;
+}
+
+/* Find what the interpreter has for an exception that another thread sends: the main thread looks, finds none, and makes
+the pending calls. In 3.8 these are told anyhow, and since 3.13 to the thread that they are for; in 3.9 they wait. */
+static void
+learn_to_tell(void)
+{
+    void *(*get)(void);
+    long minor = 0;
+    if (strncmp(Py_GetVersion(), "3.", 2) == 0)
+        minor = strtol(Py_GetVersion() + 2, NULL, 10);
+    if (minor < 10 || minor > 12)
+        return;
+    *(void **)&get = dlsym(RTLD_DEFAULT, "PyInterpreterState_Get");
+    *(void **)&tell = dlsym(RTLD_DEFAULT, "_PyEval_SignalAsyncExc");
+    if (get == NULL)
+        tell = NULL;
+    else
+        interpreter = get();
+}
+
+static PyObject *
+rest_begin(PyObject *module, PyObject *nothing)
+{
+    pthread_condattr_t clock;
+    (void)module, (void)nothing;
+    pthread_mutex_init(&rests, NULL); /* as after a fork: nobody rests */
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&turned, &clock);
+    pthread_condattr_destroy(&clock);
+    ended = waiting = asked = 0;
+    learn_to_tell();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+rest(PyObject *module, PyObject *seconds)
+{
+    PyThreadState *mine;
+    struct timespec until;
+    double s = PyFloat_AsDouble(seconds);
+    int over, ask;
+    (void)module;
+    if (s == -1.0 && PyErr_Occurred())
+        return NULL;
+    later_than(&until, (int64_t)(s * 1e9));
+    mine = PyEval_SaveThread();
+    pthread_mutex_lock(&rests);
+    while (!ended && pthread_cond_timedwait(&turned, &rests, &until) == 0)
+        ;
+    over = ended;
+    waiting = !over;
+    ask = waiting && !asked;
+    asked |= ask;
+    pthread_mutex_unlock(&rests);
+    if (ask && Py_AddPendingCall(let_go, NULL) < 0)
+        asked = 0; /* there are too many: it comes when it comes */
+    if (!over && tell != NULL)
+        tell(interpreter);
+    PyEval_RestoreThread(mine);
+    pthread_mutex_lock(&rests);
+    waiting = 0;
+    pthread_cond_broadcast(&turned);
+    pthread_mutex_unlock(&rests);
+    return PyBool_FromLong(over);
+}
+
+static PyObject *
+rest_stood(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    return PyLong_FromLongLong(stood);
+}
+
+static PyObject *
+rest_end(PyObject *module, PyObject *nothing)
+{
+    (void)module, (void)nothing;
+    pthread_mutex_lock(&rests);
+    ended = 1;
+    pthread_cond_broadcast(&turned);
+    pthread_mutex_unlock(&rests);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"rest_begin", rest_begin, METH_NOARGS, "Make ready for a thread that rests."},
+    {"rest", rest, METH_O, "Rest for so many seconds; return whether it is over for good."},
+    {"rest_stood", rest_stood, METH_NOARGS, "Return ns that the main thread was held up by it, all in all."},
+    {"rest_end", rest_end, METH_NOARGS, "Have whoever rests return at once."},
     {"through", through, METH_VARARGS, "Call a function as a mode of torch's is asked to."},
     {"cut", learn, METH_O, "Learn what takes our frames out of an exception."},
     {NULL, NULL, 0, NULL}};

@@ -3,7 +3,7 @@
 import os
 import time
 
-from gputune_guest import delaying, patching, reads, ring, spans, wrapping
+from gputune_guest import delaying, looking, patching, reads, ring, spans, wrapping
 from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
 
 now = ring.now
@@ -178,6 +178,8 @@ def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR09
     size = plain = tensors = 0
     if _written < FIRST or _written % EVERY == 0:
         size, plain, tensors = _bytes(data)
+    if not inline and (not _written & (_written - 1) or _written % EVERY == 0):  # ever more seldom, as time goes
+        looking.due()
     _written += 1
     ns, count = (collate.ns, collate.count) if collate is not None else (0, 0)
     code = (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0) | tensors << 8
@@ -202,6 +204,7 @@ def _worker_loop(original):
     def after(t0, _result, _error):
         record(WORKER, 0, t0, now(), *(_worker or (-1, 0)))
         ring.end()
+        looking.finish()
 
     return wrapping.around(original, before, after)
 

@@ -7,7 +7,7 @@ varies, so that what the training does each 10th or each 64th time is met as oft
 
 import time
 
-from gputune_guest import forward, ring, weights, wrapping
+from gputune_guest import forward, looking, ring, weights, wrapping
 from gputune_guest.here import LAST_SEQ
 from gputune_guest.words import GUEST
 
@@ -25,8 +25,9 @@ _chance = 1
 
 
 def again():
-    """Say when the next sample is due, at one: sets `here.left`."""
+    """Say when the next sample is due, at one: sets `here.left`. That is the time to see what the recorder asks for."""
     global _seen, _chance
+    looking.due()
     half = min(RARELY, max(1, _seen // SHARE)) // 2
     _chance = (_chance * 1103515245 + 12345) & 0x7FFFFFFF  # whatever keeps no time with the training
     here.left = max(1, half + (_chance >> 16) % (2 * half + 1))
