@@ -1,8 +1,9 @@
 """The batch sampler takes the time: saying which samples make the next batch, in the training process.
 
 What it sees: the part of each `next()` in which torch asks the DataLoader's batch sampler for the indices of a batch,
-measured around it. With workers, too, that is the training's own thread: whenever it takes a batch it draws the indices
-of one that is then begun.
+measured around it; and what it takes at the start of each pass, before the first batch (an order that is drawn up
+anew, in plain Python). With workers, too, that is the training's own thread: whenever it takes a batch it draws the
+indices of one that is then begun.
 
 Why it matters: no worker does it ahead of time. A sampler that sorts, packs or bins lengths anew for each batch, or
 that looks something up for each index, holds up every step by as much, and the device waits.
@@ -17,21 +18,24 @@ Sources: `torch.utils.data` documentation, "Data Loading Order and Sampler"; the
 
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import median
 
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.model.prediction import Outlook, outlooks
+from gputune.model.prediction import Outlook, doubt, interval, outlooks, unsteady
 
 CHECKLIST = ("data loading", "preprocessing")
 
 WAITING = 0.05  # of the loop: below it, there is nothing to win
 WORTH = 1.05  # what a sampler that takes no time must promise
-HALF = 0.5  # of its time: what at least goes where it cannot be drawn up ahead
+HALF = 0.5  # of its time: what at least goes where it cannot be drawn up ahead; and in one pass, it is none of each
+PASSES = 2  # starts that were seen behind the first, for it to be what comes with each
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         if outlook.picking < WAITING * outlook.per_batch:
+            yield from _at_starts(run, outlook)
             continue
         gain, half = outlook.with_picked(0.0), outlook.with_picked(HALF)
         if gain.likely >= WORTH:
@@ -58,6 +62,32 @@ def _finding(outlook: Outlook, speedup: Speedup) -> Finding:
         if settled
         else "what a sampler draws ahead of time it draws before the training's own random numbers",
         evidence={"share": share, "sampler_s": outlook.picking, "step_s": outlook.stepping, "waiting": outlook.waiting},
+        where=outlook.loader.where,
+    )
+
+
+def _at_starts(run: Features, outlook: Outlook) -> Iterator[Finding]:
+    """Speak of what the sampler does at the start of each pass but the first, which comes before the loop."""
+    starts = [epoch.picking for epoch in outlook.loader.epochs[1:] if epoch.batches]
+    share = sum(starts) / outlook.process.loop if outlook.process.loop else 0.0
+    if len(starts) < PASSES or not WAITING <= share < 1 or max(starts) > HALF * sum(starts):
+        return
+    width = doubt(run), unsteady(run)
+    gain = interval(1 / (1 - share), *width).down_to(interval(1 / (1 - HALF * share), *width))
+    yield Finding(
+        id="slow-sampler",
+        says=(
+            f"at the start of each pass over the data the batch sampler takes {median(starts):.2g} s before there is a "
+            f"batch, {share:.0%} of the loop, with workers or without{_mostly(outlook)}"
+        ),
+        do="draw up the order of a pass with whole arrays (numpy, torch.argsort), or in a thread in the pass before",
+        share_lost=1 - 1 / gain.likely,
+        speedup=gain,
+        basis="that time taken off the loop; at the low end half of it",
+        falsified_by="samples/s with an order that is drawn up once below x" + f"{gain.low:.2f} of this run's",
+        effect="changes-order",
+        because="what a sampler draws in another way are other random numbers",
+        evidence={"share": share, "each_s": median(starts), "passes": len(starts)},
         where=outlook.loader.where,
     )
 

@@ -176,8 +176,10 @@ class _Clock:
 
         What is timed after the step may be in others; what the stacks show may lie behind the loop's end. Where there
         are no others, all that is timed is theirs, unless their stacks show less than half of it: plain Python changes
-        its frames while a stack is taken, and is missed more often than what is up to the step.
+        its frames while a stack is taken, and is missed more often than what is up to the step. Of no line, nothing.
         """
+        if not told:
+            return 0.0, 0.0, 0.0
         share = sum(line.share for line in told)
         others = (behind - share) * self.scale
         surely = self.surely(share)

@@ -174,7 +174,7 @@ class Epoch:
 
     began: float  # s since the run's start
     start: float  # constructing or resetting the iterator, without what the batch sampler took of it
-    first_wait: float  # the first next()
+    first_wait: float  # the first next(), likewise
     shutdown: float  # ending its workers
     batches: int
     seconds: float  # from creation to end, all included
@@ -185,7 +185,7 @@ class Epoch:
     others_first: float = 0.0  # the next() for the first batches of the other workers, together
     fresh: bool = False  # the first of a DataLoader that was built; also False in recordings of older guests
     picking: float = (
-        0.0  # s in which the batch sampler was asked as the iterator was made: it is asked however workers live
+        0.0  # s up to the first batch in which the batch sampler was asked: it is asked however workers live
     )
 
 

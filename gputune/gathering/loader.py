@@ -176,7 +176,7 @@ class LoaderState:
             return
         here.batches += 1
         if here.batches == 1:
-            here.first_wait = wait
+            here.first_wait, here.picking = max(0, wait - picking), here.picking + picking
             return
         if record.code & APART:  # the gap between two of them is not a step
             return

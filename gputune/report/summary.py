@@ -71,8 +71,9 @@ def _healthy(verdict: Verdict) -> str:
         found = UNSURE if who == UNSEEN else "nothing to gain from the loader"
         return f"{found}: {percent(step)} of the time after start-up is the step{_more(verdict)}{_measured(who)}"
     found = UNSURE if waiting >= MUCH_WAITING else nothing
+    makers = _making(verdict) if waiting >= MUCH_WAITING else ""
     return (
-        f"{found}: {percent(waiting)} of the time after start-up is loader.wait, "
+        f"{found}: {percent(waiting)} of the time after start-up is loader.wait{makers}, "
         f"{percent(step)} the step{_more(verdict)}{_measured(pace(verdict))}"
     )
 
@@ -97,6 +98,14 @@ def _measured(who: str) -> str:
     if who == UNSEEN:
         return "; slowed down, the training made up for it: it waits for something that is not seen here"
     return f"; measured: {who} sets the pace" if who else ""
+
+
+def _making(verdict: Verdict) -> str:
+    """Return where whoever makes the batches is for most of that time: what to look at, where no change is sure."""
+    making = verdict.making
+    if making is None or making.low < HOT or not making.where:
+        return ""
+    return f" ({percent(making.share)} of making a batch at {clean(making.where, NAME)}, {clean(making.what, NAME)})"
 
 
 def _apart(loaders: list[LoaderRow]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gputune import __version__
+from gputune.core.figures import wilson
 from gputune.core.finding import Finding
 from gputune.core.hygiene import as_text, escaped
 from gputune.core.sample import ATTACHED, Guest, Json
@@ -27,6 +28,7 @@ from gputune.verdict.document import (
     LackingRow,
     LedgerRow,
     LoaderRow,
+    MakingRow,
     Overhead,
     ProcessRow,
     Sighted,
@@ -90,6 +92,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         abstained=FROM_OUTSIDE if attached and not heard else abstained(heard),
         processes=[_process(p) for p in features.processes],
         frames=_frames(heard or features.processes),
+        making=_making(heard),
         sighted=None if guests is None else _sighted(list(guests)),
         dropped=features.dropped,
         oom_kills=features.oom_kills[0],
@@ -363,6 +366,16 @@ def _frames(processes: Sequence[Process]) -> list[FrameRow]:
     most = max(processes, key=lambda p: p.stack_samples, default=None)
     frames = sorted(most.frames if most else (), key=lambda f: -f.share)[:FRAMES]
     return [FrameRow(where=f.where, function=f.function, share=_short(f.share), compute=f.compute) for f in frames]
+
+
+def _making(processes: Sequence[Process]) -> MakingRow | None:
+    """Let the process with the most stacks of making batches speak for all, likewise."""
+    most = max(processes, key=lambda p: p.making_stacks, default=None)
+    if most is None or not most.making:
+        return None
+    doing = max(most.making, key=lambda doing: doing.share)
+    low, _ = wilson(doing.share, most.making_stacks)
+    return MakingRow(where=doing.where, what=doing.what, share=_short(doing.share), low=_short(low))
 
 
 def _spent(what: Spending | None) -> Spent | None:

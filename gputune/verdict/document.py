@@ -274,6 +274,15 @@ class FrameRow(msgspec.Struct, frozen=True, kw_only=True):
     compute: bool
 
 
+class MakingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What stacks met most while batches were made: its share of them, surely at least `low` (95 %)."""
+
+    where: str
+    what: str
+    share: float
+    low: float
+
+
 class Sighted(msgspec.Struct, frozen=True, kw_only=True):
     """What kinds of processes the run had, by count: said when none of them trained."""
 
@@ -398,6 +407,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     abstained: str = ""
     processes: list[ProcessRow] = []
     frames: list[FrameRow] = []
+    making: MakingRow | None = None
     sighted: Sighted | None = None
     dropped: int = 0
     stopped_s: float = 0.0

@@ -67,3 +67,29 @@ def test_it_promises_no_more_than_the_workers_can_make(run) -> None:
 def test_nothing_else_claims_its_seconds(ordinary) -> None:
     (finding,) = judge(sampled(ordinary, 0.020))
     assert finding.id == "slow-sampler"
+
+
+def passes(plain, *picking: float):
+    """The same loop in passes of 20 batches, with a sampler that works so long at the start of each."""
+    (process,) = plain.processes
+    (loader,) = process.loaders
+    (epoch,) = loader.epochs[:1]
+    each = tuple(replace(epoch, batches=20, picking=seconds) for seconds in picking)
+    loop = process.loop + sum(picking[1:])
+    return replace(plain, processes=(replace(process, loaders=(replace(loader, epochs=each),), loop=loop),))
+
+
+def test_work_at_the_start_of_each_pass_is_told_by_its_own_name(ordinary) -> None:
+    loop = ordinary.processes[0].loop
+    (finding,) = advise(passes(ordinary, 9.0, *(loop / 6,) * 3))  # the first one comes before the loop
+    assert (finding.id, finding.evidence["passes"]) == ("slow-sampler", 3)
+    assert f"{loop / 6:.2g} s before there is a batch, 33% of the loop" in finding.says
+    assert finding.speedup.likely == pytest.approx(1.5)
+    assert finding.speedup.low < 1.2
+    assert finding.effect == "changes-order"
+
+
+def test_one_pass_that_began_late_is_none_of_each(ordinary) -> None:
+    loop = ordinary.processes[0].loop
+    assert list(advise(passes(ordinary, 0.0, loop / 3))) == []
+    assert list(advise(passes(ordinary, 0.0, loop / 3, 0.001, 0.001))) == []

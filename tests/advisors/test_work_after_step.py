@@ -38,6 +38,12 @@ def test_is_silent_where_nothing_comes_after_the_step(ordinary) -> None:
     assert list(advise(loop(ordinary, timed=0.0))) == []
 
 
+def test_is_silent_of_time_behind_the_step_in_which_no_stack_shows_a_line(ordinary) -> None:
+    """And it lives: so few stacks leave room for a share of which they show nothing."""
+    assert list(advise(loop(ordinary, stacks=12))) == []
+    assert list(advise(loop(ordinary, stacks=12, stepping=0.0))) == []
+
+
 def test_is_silent_with_a_few_numbers_that_are_written_down(ordinary) -> None:
     assert list(advise(loop(ordinary, SHORT, timed=0.001))) == []
 

@@ -667,3 +667,16 @@ def test_what_the_sampler_takes_as_a_pass_begins_is_none_of_its_start(story) -> 
     (epoch,) = loader.epochs
     assert epoch.start == pytest.approx(0.060)
     assert epoch.picking == pytest.approx(0.440)
+
+
+def test_what_the_sampler_takes_in_the_first_next_of_a_pass_is_no_wait_for_its_first_batch(story) -> None:
+    """Without workers it is asked there for the first time."""
+    for _ in range(2):
+        story.iterator()
+        story.record(Kind.PICK, story.at + 10, story.at + 410)
+        story.batch(wait=420)
+        story.epoch(4)
+        story.batch(end=True)
+    (loader,) = story.features().processes[0].loaders
+    assert [epoch.picking for epoch in loader.epochs] == pytest.approx([0.4, 0.4])
+    assert [epoch.first_wait for epoch in loader.epochs] == pytest.approx([0.02, 0.02])

@@ -9,7 +9,7 @@ import pytest
 
 from gputune.core.finding import NO_CHANGE, Effect, Finding, Speedup
 from gputune.core.sample import Guest
-from gputune.features import Features, Frame, Machine
+from gputune.features import Doing, Features, Frame, Machine
 from gputune.report.streams import colour_wanted, encodable
 from gputune.report.terminal import render
 from gputune.verdict.building import Overhead, build
@@ -85,6 +85,16 @@ def test_of_several_with_one_id_the_command_names_the_place(features: Make, find
 def test_what_others_cost_does_not_hide_what_the_script_itself_does(features: Make, finding: Make) -> None:
     text = " ".join(shown(features(), finding(id="busy-host")))
     assert "in the script itself, no change was found that is sure to help: 60% of the time" in text
+
+
+@pytest.mark.parametrize(("stacks", "told"), [(60, True), (4, False)])
+def test_where_batches_are_made_is_said_where_no_change_is_sure(
+    features: Make, process: Make, stacks: int, told: bool
+) -> None:
+    """A lock of files, say, has no frame and no name: but its line is where the workers stand."""
+    locked = Doing(kind="own", what="Cached.__getitem__", where="data.py:11", share=0.83)
+    text = " ".join(shown(features(processes=(process(making=(locked,), making_stacks=stacks),))))
+    assert ("is loader.wait (83% of making a batch at data.py:11, Cached.__getitem__), " in text) is told
 
 
 def test_a_risk_is_said_with_when_it_comes_true_and_without_a_gain_that_is_none(features: Make, finding: Make) -> None:
