@@ -1397,6 +1397,54 @@ rest(PyObject *module, PyObject *seconds)
     return PyBool_FromLong(over);
 }
 
+/* Return a frame as py-spy writes it, and step to the one that called it. */
+static PyObject *
+described(PyObject **frame)
+{
+    PyObject *code = PyObject_GetAttrString(*frame, "f_code"), *line = PyObject_GetAttrString(*frame, "f_lineno");
+    PyObject *name = code != NULL ? PyObject_GetAttrString(code, "co_name") : NULL;
+    PyObject *file = code != NULL ? PyObject_GetAttrString(code, "co_filename") : NULL;
+    PyObject *caller = PyObject_GetAttrString(*frame, "f_back"), *text = NULL;
+    if (name != NULL && file != NULL && line != NULL && caller != NULL)
+        text = PyUnicode_FromFormat("%S (%S:%S)", name, file, line);
+    Py_XDECREF(code), Py_XDECREF(line), Py_XDECREF(name), Py_XDECREF(file), Py_DECREF(*frame);
+    *frame = caller;
+    return text;
+}
+
+/* The frames of a thread, the innermost first, at most so many: from frames(), thread, most. In C, for here nobody else takes
+the interpreter meanwhile: a frame that we held while its function returns would leave us what it alone refers to. */
+static PyObject *
+look(PyObject *module, PyObject *args)
+{
+    PyObject *frames, *thread, *all, *frame, *found = PyList_New(0);
+    Py_ssize_t most;
+    (void)module;
+    if (found == NULL || !PyArg_ParseTuple(args, "OOn", &frames, &thread, &most) ||
+        (all = PyObject_CallObject(frames, NULL)) == NULL) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    frame = PyObject_GetItem(all, thread);
+    Py_DECREF(all);
+    while (frame != NULL && frame != Py_None && PyList_Size(found) < most) {
+        PyObject *text = described(&frame);
+        if (text == NULL || PyList_Append(found, text) < 0) {
+            Py_XDECREF(text);
+            Py_XDECREF(frame);
+            frame = NULL;
+            break;
+        }
+        Py_DECREF(text);
+    }
+    if (frame == NULL) {
+        Py_DECREF(found);
+        return NULL;
+    }
+    Py_DECREF(frame);
+    return found;
+}
+
 static PyObject *
 rest_stood(PyObject *module, PyObject *nothing)
 {
@@ -1418,6 +1466,7 @@ rest_end(PyObject *module, PyObject *nothing)
 static PyMethodDef functions[] = {
     {"rest_begin", rest_begin, METH_NOARGS, "Make ready for a thread that rests."},
     {"rest", rest, METH_O, "Rest for so many seconds; return whether it is over for good."},
+    {"look", look, METH_VARARGS, "Return the frames of a thread, in words, the innermost first."},
     {"rest_stood", rest_stood, METH_NOARGS, "Return ns that the main thread was held up by it, all in all."},
     {"rest_end", rest_end, METH_NOARGS, "Have whoever rests return at once."},
     {"through", through, METH_VARARGS, "Call a function as a mode of torch's is asked to."},

@@ -9,14 +9,13 @@ thread, never from it. It is ended before a fork, and begun again on a sampled b
 of a fork beside threads. While it looks nothing is collected, for what must go on a thread of theirs would go on ours.
 
 A look takes the interpreter for as long as the stack is deep. What looks cost is measured, and they come so rarely
-that it is a thousandth of the time at the most. In C the main thread is asked to let go of the interpreter where it is
-(`_fast.c`). Without that (in 3.9, too), a look waits until it does so by itself, at the next call that waits or after
-the switch interval: then plain Python that takes turns with such calls shows these more than itself.
+that it is a thousandth of the time at the most. The main thread is asked to let go of the interpreter where it is, for
+one that waits until it does so by itself would see the calls that wait. That and the look at its frames are done in C
+(`_fast.c`); without that part nobody looks. In 3.9 it cannot be asked: plain Python is seen too seldom there.
 """
 
 import _thread
 import contextlib
-import functools
 import gc
 import os
 import signal
@@ -34,13 +33,13 @@ SHARE = 0.001  # of the time, for all looks
 SHORTEST, LONGEST = 0.1, 4.0  # s between two looks: as py-spy's bursts, spread out
 SETTLED = 300  # looks, after which their distance grows with the time
 TOLD, MOST = 10, 64  # looks that are told together, and that are kept while nobody reads
-DEEP = 250  # frames of a stack; a deeper one is left out
+DEEP = 250  # frames of a stack; of that depth, it is left out
 OPENING = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 ENDS = 0.2  # s that a fork, or an exit, waits for the thread
 FATAL = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")  # of the thread itself
 
 _looker = None
-_over = False  # it is not to begin again
+_over = not hasattr(fast, "rest")  # it is not to begin again; an older build cannot
 
 
 def due():
@@ -69,11 +68,7 @@ def finish():
 
 
 def _begin(path):
-    global _looker, _over
-    locked = getattr(sys, "_is_gil_enabled", None)
-    if locked is not None and not locked():  # nothing keeps frames and collections still meanwhile
-        _over = True
-        return
+    global _looker
     import threading
 
     _looker = _Looker(path, threading.main_thread().ident)
@@ -85,24 +80,6 @@ def _end():
     _looker, _over = None, True
 
 
-class _Rests:
-    """What `_fast.c` has as `rest_begin`, `rest` and `rest_end`, without the last word on where it finds the others."""
-
-    def rest_begin(self):
-        """Make ready for a thread that rests."""
-        self._over = _thread.allocate_lock()
-        self._over.acquire()
-        self.rest = functools.partial(self._over.acquire, True)
-
-    def rest_stood(self):
-        """Return ns that the main thread was held up by it: none but what every thread costs."""
-        return 0
-
-    def rest_end(self):
-        """Have whoever rests return at once."""
-        self._over.release()
-
-
 class _Looker:
     """Looks at the thread `main`, and tells in the file at `path` what it sees."""
 
@@ -111,7 +88,6 @@ class _Looker:
         self._began = clock()
         self._looks, self._spent, self._chance = 0, 0.0, 1
         self._kept = []
-        self._rests = fast if hasattr(fast, "rest") else _Rests()  # an older build has none
         self._gone = None
         self._native = 0
 
@@ -122,13 +98,13 @@ class _Looker:
 
     def start(self):
         """Begin the thread."""
-        self._rests.rest_begin()
+        fast.rest_begin()
         self._gone, self._native = _thread.allocate_lock(), 0
         self._gone.acquire()
         blocked = signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, signal.NSIG)
         kept = signal.pthread_sigmask(signal.SIG_BLOCK, set(blocked) - {getattr(signal, name) for name in FATAL})
         try:
-            _thread.start_new_thread(self._run, (self._rests.rest, self._gone))
+            _thread.start_new_thread(self._run, (self._gone, self._pause()))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, kept)
 
@@ -137,17 +113,16 @@ class _Looker:
         gone, self._gone = self._gone, None
         if gone is None:
             return
-        self._rests.rest_end()
+        fast.rest_end()
         if gone.acquire(True, ENDS) and self._native:
             until = clock() + ENDS
             while os.path.exists("/proc/self/task/%d" % self._native) and clock() < until:
                 time.sleep(0.0001)
 
-    def _run(self, rest, gone):
+    def _run(self, gone, pause):
         try:
             self._native = _thread.get_native_id()
-            pause = self._pause()
-            while not rest(pause):
+            while not fast.rest(pause):  # nothing that is allocated outside of the block below may be a container
                 collecting = gc.isenabled()
                 if collecting:
                     gc.disable()
@@ -170,7 +145,7 @@ class _Looker:
     @property
     def cost(self):
         """Return s that a look takes of the main thread's time."""
-        return (self._spent + self._rests.rest_stood() / 1e9) / max(1, self._looks)
+        return (self._spent + fast.rest_stood() / 1e9) / max(1, self._looks)
 
     def _pause(self):
         """Return s to the next look: of a distance that keeps no time with the training."""
@@ -181,10 +156,11 @@ class _Looker:
         return mean * (0.1 + 1.8 * (self._chance >> 16) / 0x8000)
 
     def _look(self):
-        line = _stack(sys._current_frames().get(self._main))  # first: else it has gone on by then
+        frames = fast.look(sys._current_frames, self._main, DEEP)  # first: else it has gone on by then
         self._looks += 1
-        if line and (len(self._kept) < MOST or self.tell()):  # else nobody has read what was told before
-            self._kept.append("%d thread (%d): MainThread;%s 1\n" % (now(), self._pid, line))
+        if len(frames) < DEEP and (len(self._kept) < MOST or self.tell()):  # else nobody has read what was told before
+            path = ";".join([each.replace(";", ",").replace("\n", " ") for each in reversed(frames)])
+            self._kept.append("%d thread (%d): MainThread;%s 1\n" % (now(), self._pid, path))
         if len(self._kept) >= TOLD:
             self.tell()
 
@@ -206,19 +182,6 @@ class _Looker:
         return True
 
 
-def _stack(frame):
-    """Return the frames from the outermost to the innermost one, as py-spy writes them; "" of a stack without end."""
-    frames = []
-    while frame is not None:
-        if len(frames) == DEEP:
-            return ""
-        code = frame.f_code
-        frames.append("%s (%s:%d)" % (code.co_name, code.co_filename, frame.f_lineno or 0))
-        frame = frame.f_back
-    frames.reverse()
-    return ";".join([each.replace(";", ",").replace("\n", " ") for each in frames])
-
-
 def _before_fork():
     if _looker is not None:
         _looker.stop()
@@ -226,7 +189,7 @@ def _before_fork():
 
 def _forked():
     global _looker, _over
-    _looker, _over = None, False
+    _looker, _over = None, not hasattr(fast, "rest")
 
 
 os.register_at_fork(before=wrapping.quiet(_before_fork))
