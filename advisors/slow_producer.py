@@ -12,13 +12,15 @@ Where the CPUs are full, more of them do not help either: then batches have to b
 
 When it is wrong: when the queue brings what no worker can make ahead (rollouts of the current policy, results of a
 simulator), or the one who fills it waits for something else. The work stays the same however many do it: the gain is
-what the waiting takes, and no more than the CPUs have left for it.
+what the waiting takes, and no more than the CPUs have left for it. How many would do is not known: likely is one for
+each CPU, which makes so many times the batches, and with all of the waiting gone the high end.
 
 Sources: the checklist of causes in docs/causes.md (no parallel reading).
 """
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gputune.core.figures import wilson
 from gputune.core.finding import Finding
@@ -30,6 +32,7 @@ CHECKLIST = ("1.4",)
 
 NOTABLE = 0.15  # of the loop: a queue that is always full makes its reader wait now and then, too
 HALF = 0.5  # of the waiting that is surely gone with twice as many who fill it, if there are CPUs for them
+TWICE = 2  # times as fast: what is likely of batches that become cheaper; of more who make them, one for each CPU
 WORTH = 1.1  # times the pace that the CPUs must have room for, for more of them to be the advice
 
 
@@ -48,7 +51,9 @@ def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Fi
     full = most < WORTH
     if full:
         gain = share_left_out(run, process, share)
+    fillers = TWICE if full else max(TWICE, math.floor(run.machine.cpus))
     gain = gain.down_to(share_left_out(run, process, low * HALF))
+    gain = replace(gain, likely=max(gain.low, min(gain.likely, fillers)))
     line = process.queues[0]
     used = (run.machine.job or process.cpu or 0.0) + (run.machine.others or 0.0)
     cpus = f"; {used:.2g} of the {run.machine.cpus:g} CPUs are in use" if math.isfinite(most) else ""
@@ -66,8 +71,8 @@ def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Fi
         share_lost=1 - 1 / gain.likely,
         speedup=gain,
         basis=(
-            "that waiting taken off the loop; at the low end half of it"
-            if full or not math.isfinite(most)
+            f"batches made {fillers} times as fast, and no more than that waiting taken off the loop; low: half of it"
+            if full or not math.isfinite(most) or fillers <= most
             else f"that waiting taken off the loop, down to the x{most:.2f} that the CPUs can make; low: half of either"
         ),
         falsified_by=f"samples/s with twice as many who fill it below x{gain.low:.2f} of this run's",

@@ -22,7 +22,7 @@ from statistics import median
 
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
-from gputune.model.prediction import Outlook, doubt, interval, outlooks, unsteady
+from gputune.model.prediction import ERROR, Outlook, interval, outlooks, unsteady
 
 CHECKLIST = ("data loading", "preprocessing")
 
@@ -72,7 +72,7 @@ def _at_starts(run: Features, outlook: Outlook) -> Iterator[Finding]:
     share = sum(starts) / outlook.process.loop if outlook.process.loop else 0.0
     if len(starts) < PASSES or not WAITING <= share < 1 or max(starts) > HALF * sum(starts):
         return
-    width = doubt(run), unsteady(run)
+    width = ERROR, unsteady(run)
     gain = interval(1 / (1 - share), *width).down_to(interval(1 / (1 - HALF * share), *width))
     yield Finding(
         id="slow-sampler",

@@ -46,3 +46,13 @@ def test_no_more_is_promised_than_the_cpus_can_make(run) -> None:
     assert "several processes" in two.do
     (full,) = advise(replace(plain, machine=replace(plain.machine, cpus=2.0, job=1.25, others=0.7)))
     assert "hardly a CPU is left" in full.do
+
+
+def test_a_loop_that_does_nothing_but_wait_is_not_promised_one_that_never_does(run) -> None:
+    """97 % of waiting are x33 at the most; two or four who fill the queue make two or four times the batches."""
+    plain = fed(run(), 0.97)
+    for cpus, others, likely in ((4.0, 0.0, 4.0), (2.0, 1.9, 2.0)):
+        (finding,) = advise(replace(plain, machine=replace(plain.machine, cpus=cpus, job=0.1, others=others)))
+        assert finding.speedup.likely == likely
+        assert finding.speedup.low < 2
+        assert finding.speedup.high > 4
