@@ -60,7 +60,7 @@ CROWD = 0.5  # of the CPUs in use by others: what waits for a CPU then looks as 
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
-        if outlook.starving < WAITING:
+        if outlook.starving < WAITING or outlook.no_workers is not None:
             continue
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()

@@ -6,7 +6,8 @@ job may use: affinity, cgroup quota, ranks on the node. `os.cpu_count()` shows n
 Why it matters: beyond the CPUs, a worker adds no batches, but takes time to start, memory, caches, and turns at the
 CPU that the training's own thread needs to feed the device. Small batches and short steps pay most: with fewer workers,
 or none, nobody takes turns. Then the number is named that the replay finds as good as any, among those that a sweep
-tries.
+tries. Where it could be tried (docs/experiments.md, "drain"), what is promised of no workers at all was measured: a few
+batches were made, and a few steps worked, while nobody worked on anything else, as they would be then.
 
 What to do: set `num_workers` to the number named. Where workers use threads of their own (OpenMP, BLAS, OpenCV), set
 these to one (`OMP_NUM_THREADS=1`, `cv2.setNumThreads(0)`).
@@ -21,8 +22,9 @@ Sources: Lightning issues 15572 and 18723 (advice blind to cpusets and ranks); t
 
 from collections.abc import Iterator
 
+from gputune.core.figures import mean
 from gputune.core.finding import Finding, Speedup
-from gputune.features import Features
+from gputune.features import Features, Loader
 from gputune.model.prediction import Outlook, Setting, outlooks
 from gputune.model.strangers import relieved
 from gputune.verdict.effects import of_workers
@@ -36,6 +38,9 @@ QUEUED = 0.3  # of the time of making a batch spent without a CPU: below it, nob
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         loader = outlook.loader
+        if outlook.no_workers is not None:
+            yield from _in_turns(outlook)
+            continue
         fits = outlook.fitting_workers()
         if loader.num_workers >= max(2, CROWDED * fits) and outlook.queued_for_own >= QUEUED:
             yield _finding(outlook, fits)
@@ -43,6 +48,51 @@ def advise(run: Features) -> Iterator[Finding]:
         fewer = outlook.fewer_workers()
         if fewer is not None:
             yield _more_than_needed(outlook, *fewer)
+
+
+def _in_turns(outlook: Outlook) -> Iterator[Finding]:
+    """Yield the finding on workers that cost more than they spare, where that was tried."""
+    loader, speedup = outlook.loader, outlook.no_workers
+    if speedup is None or loader.alone is None:
+        return
+    makings, steps = loader.alone.makings, loader.alone.steps
+    yield Finding(
+        id="oversubscribed-workers",
+        says=(
+            f"{_workers(loader.num_workers)} more than they spare: with nobody else in the way a batch takes "
+            f"{mean(makings) * 1e3:.3g} ms to make and a step {mean(steps) * 1e3:.3g} ms, and a round takes "
+            f"{outlook.per_batch * 1e3:.3g} ms now: the rest is handing over, and turns at the CPUs"
+        ),
+        do=_do(loader, 0),
+        share_lost=max(0.0, 1 - 1 / speedup.likely),
+        speedup=speedup,
+        basis=(
+            f"measured in this run: {len(makings)} batches while nobody made another, and {len(steps)} steps while "
+            "nobody made any, in turn, against its rounds; both began after a wait, without which they take less"
+        ),
+        falsified_by=f"samples/s with num_workers=0 below x{speedup.low:.2f} of this run's",
+        effect=of_workers(loader, 0, persistent=False),
+        evidence={
+            "num_workers": loader.num_workers,
+            "batch_alone_s": mean(makings),
+            "step_alone_s": mean(steps),
+            "batches_alone": len(makings),
+            "round_s": outlook.per_batch,
+            "cpus": outlook.job.cpus,
+        },
+        where=loader.where,
+        change={"num_workers": 0},
+    )
+
+
+def _workers(count: int) -> str:
+    return "the one worker costs" if count == 1 else f"{count} workers cost"
+
+
+def _do(loader: Loader, workers: int) -> str:
+    """Say which number to set; without workers torch refuses some other settings."""
+    lasting = loader.persistent_workers and not workers
+    return f"set num_workers={workers}{', persistent_workers=False' if lasting else ''}"
 
 
 def _finding(outlook: Outlook, fits: int) -> Finding:
@@ -89,7 +139,7 @@ def _more_than_needed(outlook: Outlook, workers: int, speedup: Speedup) -> Findi
             f"than they spare: a batch takes {outlook.making_cpu * 1e3:.3g} ms of CPU to make, a step "
             f"{outlook.stepping * 1e3:.3g} ms, and taking turns and handing over come on top"
         ),
-        do=f"set num_workers={workers}",
+        do=_do(loader, workers),
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
         basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",

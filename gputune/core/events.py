@@ -102,7 +102,9 @@ class Kind(IntEnum):
     DELAY = 21  # a worker was held up from t0 to t1 before it made a batch, to see whether it sets the pace: a the
     #             moment (ns) at which all workers of its loader were to be. STANDS: the training was, after a
     #             next(), for batches to lie ready: a iterator id, b those that did at t0, d at t1. SLOWS: it was
-    #             before a next() of the iterator a (0: behind a step, without a loader), in block b of such rounds
+    #             before a next() of the iterator a (0: behind a step, without a loader), in block b of such rounds.
+    #             LONE: nobody was, but nobody made any other batch of an iterator from t0 on, when the one that was
+    #             waited for was asked for, to t1, when it was there; a iterator id, b index in it, as in its BATCH
 
 
 class SpanCode(IntEnum):
@@ -141,6 +143,7 @@ UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t
 APART = 8  # BATCH: taken by another thread than the training's, which goes on meanwhile
 STANDS = 1  # DELAY: it was the training that was held up, for batches
 SLOWS = 2  # DELAY: it was the training, as its rounds are slowed down
+LONE = 3  # DELAY: it was all other batches that were, for one to be made by itself
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
 NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting

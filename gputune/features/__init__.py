@@ -132,10 +132,24 @@ class Slope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What batches and steps take that nobody else was in the way of, in s, latest last.
+
+    `makings` of a batch in its worker; `waits` for the same batches, from when they were asked for until they had come;
+    `steps` while no worker made anything.
+    """
+
+    makings: tuple[float, ...]
+    waits: tuple[float, ...]
+    steps: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack:
     """What was held back to see what it does: the device so often and s, the workers at so many moments and s each.
 
-    `fills`: the training so often, until batches lay ready. The s that workers may have idled for it are among theirs.
+    `fills`: the training so often, until batches lay ready; `lone`: so many batches were made by themselves. The s that
+    workers may have idled for these are among theirs.
     `slopes`: its thread so often, for a few rounds; `training` s in all.
     """
 
@@ -144,6 +158,7 @@ class HeldBack:
     delays: int = 0
     workers: float = 0.0
     fills: int = 0
+    lone: int = 0
     slopes: int = 0
     training: float = 0.0
 
@@ -261,6 +276,7 @@ class Loader:
     made_by: Mapping[int, int] = field(default_factory=dict)  # batches that each worker made, by its number
     slope: Slope | None = None  # what delays of its workers did to it
     filled: tuple[float, ...] = ()  # s of rounds, from one next() to the next, in which a batch lay ready, latest
+    alone: Alone | None = None  # batches that were made by themselves, and steps beside which none was
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known
     draws: bool | None = None  # samples draw torch's shared random numbers in the training process; None: not known

@@ -12,6 +12,7 @@ from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features import Epoch, Fetch, Filing, Loader, Trend
 from gputune.features.concurrent_loaders import Companions
+from gputune.gathering.alone import Lone
 from gputune.gathering.delays import Delays
 from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.pinning import Pinning
@@ -103,6 +104,7 @@ class LoaderState:
         prefetch = maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH
         self.delays = Delays(self.num_workers, prefetch)
         self.filled = ReadyRounds(self.num_workers, prefetch)
+        self.lone = Lone()
         self.slowed = Slowing(self.num_workers * prefetch)
         self._types: dict[str, int] = {}
         self._shape: tuple[int, ...] = ()
@@ -186,6 +188,7 @@ class LoaderState:
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
             self._keep(wait, gap, pauses)
             self.filled.round(gap, wait - picking, sum(pauses.values()))
+            self.lone.batch(record, gap, sum(pauses.values()))
             self._picks.append(picking / NS)
             self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
@@ -235,6 +238,12 @@ class LoaderState:
         self.delays.stood(record)
         self.slowed.disturbed(record.t0)
 
+    def made_alone(self, record: Record) -> None:
+        """Take that all other batches were withheld while one was made: other experiments tell nothing meanwhile."""
+        self.lone.lone(record)
+        self.delays.stood(record)
+        self.slowed.disturbed(record.t0)
+
     def apart_between(self, t0: int, t1: int) -> int:
         """Return how many batches another thread than the training's took between two moments (ns)."""
         return sum(t0 <= t <= t1 for t in self._taken_apart)
@@ -279,6 +288,8 @@ class LoaderState:
             self._most_bytes = max(self._most_bytes, record.e)
             self._plain = bool(record.code & PLAIN)
             self._tensors = max(self._tensors, record.code >> 8)
+        if worker >= 0:
+            self.lone.made(record, iterator)
         if self._fetched > max(1, self.num_workers):
             self.filled.made(record.t1 - record.t0)
             wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
@@ -419,6 +430,7 @@ class LoaderState:
             made_by=self._by_worker(),
             slope=self.delays.told,
             filled=tuple(self.filled.rounds),
+            alone=self.lone.told,
             own_kind=str(settings.get("own_kind") or ""),
             order=str(settings.get("order") or ""),
             shards=self._shards(),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.core.events import APART, END, HELD, SLOWS, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
+from gputune.core.events import APART, END, HELD, LONE, SLOWS, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
 from gputune.core.figures import half_wilson
 from gputune.core.sample import Guest, Json, Open
 from gputune.core.units import NS
@@ -474,7 +474,14 @@ class Training:
         return self._iterators.setdefault(record.a, _Iterator(loader, trains=True, moved=record.t1))
 
     def _held_up(self, record: Record) -> None:
-        """Take that it was held up on purpose, which is no part of a step: until batches lay ready, or for a round."""
+        """Take that it was held up on purpose, which is no part of a step: until batches lay ready, or for a round.
+
+        Or that all batches but one were: that one was waited for as ever.
+        """
+        if record.code == LONE:
+            if record.a in self._iterators:
+                self._loaders[self._iterators[record.a].loader].made_alone(record)
+            return
         for iterator in self._iterators.values():
             if 0 < iterator.returned <= record.t0:
                 iterator.stood += record.t1 - record.t0
@@ -821,13 +828,15 @@ class Training:
         holds, device = self._clocked.held
         each = [state.delays.held for state in self._loaders.values()]
         filled = [state.filled for state in self._loaders.values()]
+        lone = [state.lone for state in self._loaders.values()]
         slowed = self._every_slowed
         return HeldBack(
             holds=holds,
             device=device,
             delays=sum(count for count, _ in each),
-            workers=sum(s for _, s in each) + sum(one.idle for one in filled),
+            workers=sum(s for _, s in each) + sum(one.idle for one in filled) + sum(one.idle for one in lone),
             fills=sum(one.count for one in filled),
+            lone=sum(one.count for one in lone),
             slopes=sum(one.count for one in slowed),
             training=sum(one.seconds for one in slowed),
         )

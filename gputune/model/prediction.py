@@ -8,6 +8,7 @@ mean round is known.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from gputune.core.figures import NORMAL, TINY, mean
 from gputune.core.finding import ERROR, LEAST, MOST, Speedup, interval
@@ -16,6 +17,7 @@ from gputune.features.concurrent_loaders import ALONE
 from gputune.model import shard_imbalance
 from gputune.model.batch_handoff import GOTTEN_S
 from gputune.model.concurrency import changed
+from gputune.model.in_turns import without_workers
 from gputune.model.measured_loop import CANDIDATES, PREFETCHES, MeasuredLoop, Setting, foreign
 from gputune.model.replay import Job, Work
 from gputune.model.round_spread import error_of_mean
@@ -244,12 +246,29 @@ class Outlook(MeasuredLoop):
         machine = self.run.machine
         return (machine.job or 0.0) / machine.ranks * self.per_batch / max(TINY, self.job.cpus)
 
+    @cached_property
+    def in_turns(self) -> Speedup | None:
+        """Return what it brings to have no workers, as measured; None where it was not."""
+        return without_workers(self)
+
+    @cached_property
+    def no_workers(self) -> Speedup | None:
+        """Return the same where that is faster than now, and no other number of workers is sure to be better still."""
+        found = self.in_turns
+        if found is None or found.sure <= 1:
+            return None
+        others = [self._spared(replace(self.now, workers=n)) for n in CANDIDATES if n < self.now.workers]
+        best = max(other.sure for other in (*others, self.best_workers()[2]))
+        return found if found.likely >= best else None
+
     def fewer_workers(self) -> tuple[int, Speedup] | None:
         """Return the smallest num_workers below the present one that is about as good as any of these, and the gain.
 
-        None at all among them, as a sweep tries it too. Nothing where the present ones, or more, are better.
+        None at all among them, as a sweep tries it too, unless that was measured (`no_workers`). Nothing where the
+        present ones, or more, are better.
         """
-        numbers = [n for n in (0, *CANDIDATES) if n < self.now.workers]
+        known = self.in_turns is not None
+        numbers = [n for n in (0, *CANDIDATES) if n < self.now.workers and not (known and n == 0)]
         if not numbers or self.best_workers()[0] > self.now.workers:
             return None
         tried = {n: replace(self.now, workers=n, persistent=self.now.persistent and n > 0) for n in numbers}

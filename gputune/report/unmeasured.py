@@ -64,6 +64,7 @@ def held_back(experiments: ExperimentsRow | None) -> str:
         (experiments.holds, "the device"),
         (experiments.delays, "the workers"),
         (experiments.fills, "the training, until batches lay ready,"),
+        (experiments.lone, "all batches but one"),
         (experiments.slopes, "the training thread, for a few rounds,"),
     ]
     what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)

@@ -143,7 +143,12 @@ class Profile:
         return statistics.pstdev(times) / middle if middle else 0.0
 
     def rate(self, wanted: Setting) -> float:
-        """Return the predicted samples/s, starts of workers included where the length of an epoch is known."""
+        """Return the predicted samples/s, starts of workers included where the length of an epoch is known.
+
+        Without workers as measured, where that was: by the replay, workers that take turns at CPUs cost nothing.
+        """
+        if not wanted.num_workers and self.outlook.in_turns is not None:
+            return self.measured * self.outlook.in_turns.likely
         now = self._seconds(self.script)
         rest = max(0.0, self.per_batch - now)  # what the model cannot explain is there under any setting
         found = self.measured * (now + rest) / max(TINY, self._seconds(wanted) + rest)

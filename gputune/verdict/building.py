@@ -167,7 +167,7 @@ def abstained(heard: Sequence[Process]) -> str:
 
 
 def _experiments(heard: Sequence[Process]) -> ExperimentsRow | None:
-    names = ("holds", "delays", "fills", "slopes")
+    names = ("holds", "delays", "fills", "lone", "slopes")
     counts = {name: sum(getattr(p.held_back, name) for p in heard) for name in names}
     shares = [p.held_back.seconds / p.loop for p in heard if p.loop > 0]
     return ExperimentsRow(share=_mean(shares), **counts) if any(counts.values()) else None

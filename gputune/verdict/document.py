@@ -119,7 +119,7 @@ class ExperimentsRow(msgspec.Struct, frozen=True, kw_only=True):
 
     The training thread so often, for a few rounds in a row (`slopes`).
 
-    The training itself so often (`fills`), until batches lay ready.
+    The training itself so often (`fills`), until batches lay ready. So many batches (`lone`) were made by themselves.
 
     `share` of the loop that it may have cost, the mean of the training processes.
     """
@@ -128,6 +128,7 @@ class ExperimentsRow(msgspec.Struct, frozen=True, kw_only=True):
     delays: int
     share: float | None
     fills: int = 0
+    lone: int = 0
     slopes: int = 0
 
 

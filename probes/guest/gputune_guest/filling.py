@@ -27,6 +27,7 @@ REST, SELDOM = 20, 3_000_000_000  # times as long as it takes pass at the least 
 KEEN, RARELY = 16, 8  # after so many times it is done so much more seldom: there is hardly more to learn
 PATIENT = 1.25  # times as long as it should take
 LOADERS = 64
+STEERED = bool(os.environ.get("GPUTUNE_STEER"))  # others may make batches, and are compared
 
 _kept = {}  # id of a loader to a _Kept
 
@@ -58,14 +59,19 @@ def stands(mine, t0, t1):
         return False
     known = _kept.get(mine.loader)
     if known is None:
-        if len(_kept) >= LOADERS or not _share():
+        if len(_kept) >= LOADERS or not budget.share():
             return False
         known = _kept[mine.loader] = _Kept(t1)
     known.learn(mine, t0, t1)
     if known.seen < FIRST or t1 < max(known.due, known.began + FIRST_NS) or known.wait < WAITING * known.round:
         return False
     theirs = mine.gone()
-    return theirs is not None and not theirs._timeout and _is_alone() and _begin(known, theirs, t1)
+    return theirs is not None and not theirs._timeout and not STEERED and is_alone() and _begin(known, theirs, t1)
+
+
+def pace(mine):
+    """Return what is known of the pace of an iterator's loader, None where nothing is."""
+    return _kept.get(mine.loader)
 
 
 def later(loader, t):
@@ -74,12 +80,7 @@ def later(loader, t):
         _kept[loader].due = max(_kept[loader].due, t)
 
 
-def _share():
-    """Return the share of the time that may be spent, 0 where nothing may be tried."""
-    return 0.0 if os.environ.get("GPUTUNE_STEER") else budget.share()
-
-
-def _is_alone():
+def is_alone():
     """Return whether nobody waits for this process, and no device is behind it: neither shows in its rounds."""
     return ranks.alone() and (not sys.modules["torch"].cuda.is_initialized() or device.keeps_up())
 
@@ -91,7 +92,7 @@ def _begin(known, theirs, t1):
     most = theirs._tasks_outstanding - early
     wanted = min(most, max(LEAST, workers * (theirs._prefetch_factor - 1)) - early)
     needs = wanted * known.round
-    known.due = t1 + int(max(SELDOM, REST * needs) * budget.USUAL / _share() * budget.odds(known.done))
+    known.due = t1 + int(max(SELDOM, REST * needs) * budget.USUAL / budget.share() * budget.odds(known.done))
     if wanted < LEAST or needs > MOST or not _counts(theirs):
         return False
     known.done += 1

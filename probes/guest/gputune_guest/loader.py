@@ -10,6 +10,7 @@ import sys
 from gputune_guest import (
     delaying,
     device,
+    draining,
     evaluation,
     filling,
     patching,
@@ -102,7 +103,8 @@ def _sampled(mine, code, came, asked, t0, t1, back, done, cpu):  # noqa: PLR0913
     if not slowing.under_way() and filling.stands(mine, t0, t1):
         slowing.stands(t1)
     else:
-        slowing.begins(mine, t1)
+        if slowing.under_way() or not draining.begins(mine, _iterators.values(), t1):
+            slowing.begins(mine, t1)
         samples.begin(mine, (came, asked, t0, t1, back, done), cpu)
 
 
@@ -214,6 +216,7 @@ def _reset(original):
         theirs, loader = args[:2]
         if id(theirs) not in _iterators:
             return None  # inside its construction
+        draining.before_reset(theirs)
         evaluation.before_iterator(_grad_enabled())
         return theirs, loader, now()
 
@@ -285,6 +288,7 @@ def number_of(theirs):
 
 def _shutdown(original):
     def before(args, _kwargs):
+        draining.before_shutdown(args[0])
         return None if getattr(args[0], "_shutdown", True) else (args[0], now())  # None: nothing to do, or never whole
 
     def after(begun, _result, _error):

@@ -6,7 +6,7 @@ Without the variable this module is not even imported.
 
 import os
 
-from gputune_guest import iterators, loader, loader_proxy, ring, samplers, wrapping
+from gputune_guest import draining, iterators, loader, loader_proxy, ring, samplers, wrapping
 from gputune_guest.orders import Orders
 
 
@@ -19,6 +19,7 @@ def _hook(module):
         ring.note(n="steer", seq=0, state="refused", why="%s: %s" % (type(error).__name__, error))
         return
     loader.describe = loader_proxy.described
+    draining.makes_its_own = _makes_its_own
     base, several = maker.base, maker.several
     wrapping.put(base, "__next__", lambda original: _next(original, orders))
     wrapping.put(maker.single, "__init__", lambda original: _constructed(original, maker, orders))
@@ -26,6 +27,12 @@ def _hook(module):
     wrapping.put(several, "_reset", _reset)
     if live:
         wrapping.put(base, "_next_index", samplers.watched)
+
+
+def _makes_its_own(theirs):
+    """Return whether an iterator of theirs makes its batches itself, and nothing is about to change that."""
+    shell = loader_proxy.shells.get(id(theirs))
+    return shell is None or (shell.behind is None and not shell.busy)
 
 
 def _next(original, orders):
@@ -38,6 +45,7 @@ def _next(original, orders):
         if word[0] != orders.seen:
             orders.look()
         if shell.busy or shell.turn != orders.turn:
+            draining.before_reset(self)
             return shell.step(self, original)
         if shell.behind is None:
             return original(self)
@@ -93,6 +101,7 @@ def _reset(original):
         shell = loader_proxy.shells.get(id(self))
         if shell is None:  # inside its construction, or one of ours
             return original(self, loader, *args, **kwargs)
+        draining.before_reset(self)
         return shell.reset(self, loader, original)
 
     return wrapping.instead(original, again)

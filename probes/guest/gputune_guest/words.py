@@ -30,3 +30,4 @@ DIVIDED = 2  # DEVICE, SEGMENT
 EXPANDABLE = 0x100  # OOM
 NEW = 1  # ITERATOR: the first of its loader
 STANDS, SLOWS = 1, 2  # DELAY: the training, not a worker
+LONE = 3  # DELAY: nobody was, but the other batches
