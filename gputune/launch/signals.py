@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 # Everything that can be caught but the news of children. Faults of our own (SEGV, ...) stay deadly though blocked:
 # the kernel does not hold them back.
@@ -16,6 +17,9 @@ LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT
 FAULTS = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
 )
+
+MOST_CODE = 0x80  # of where a signal comes from: SI_KERNEL, the largest of them
+MOST_PID = 1 << 22  # Linux's largest
 
 
 def deaf() -> None:
@@ -72,3 +76,26 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def awaited(
+    numbers: "set[signal.Signals] | frozenset[signal.Signals]", longest: float
+) -> "signal.struct_siginfo | None":
+    """Return a signal that has come, None where none does within so many seconds.
+
+    Who was stopped meanwhile until that time was over is given noise by Python, or EINVAL: its call was interrupted,
+    and it does not look again (3.11). Passed on, such noise would be a signal that nobody has sent.
+    """
+    until = time.monotonic() + longest
+    try:
+        info = signal.sigtimedwait(numbers, longest)
+    except OSError:
+        return None
+    late = info is not None and time.monotonic() > until
+    return None if info is None or (late and not _was_sent(info, numbers)) else info
+
+
+def _was_sent(info: signal.struct_siginfo, numbers: "set[signal.Signals] | frozenset[signal.Signals]") -> bool:
+    """Return whether the fields of a signal are such as the kernel fills in."""
+    plain = info.si_errno == 0 and abs(info.si_code) <= MOST_CODE and 0 <= info.si_pid <= MOST_PID
+    return plain and info.si_signo in numbers

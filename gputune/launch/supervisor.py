@@ -245,7 +245,7 @@ class Supervisor:
             if past >= PATIENCE:
                 self._give_up(plan, mask)
                 return
-            info = signal.sigtimedwait(signals.LEAVES | {signal.SIGCHLD}, PATIENCE - past)
+            info = signals.awaited(signals.LEAVES | {signal.SIGCHLD}, PATIENCE - past)
             if info is not None and info.si_signo != signal.SIGCHLD and past > DEAFNESS:
                 self._lost = "it was not waited for"  # the recorder finishes, and writes all that was asked for
                 self._writes = True
@@ -257,7 +257,7 @@ class Supervisor:
         signals.send(self._recorder, signal.SIGKILL)
         deadline = time.monotonic() + DEAFNESS
         while self._recorder and time.monotonic() < deadline:
-            signal.sigtimedwait({signal.SIGCHLD}, DEAFNESS)
+            signals.awaited({signal.SIGCHLD}, DEAFNESS)
             self._reap(plan, mask)
         self._recorder = 0  # dead, or about to be: it reads no ring any more
         self._lost = f"the recorder gave none within {PATIENCE:.0f} s of the command's end"

@@ -126,11 +126,11 @@ class Launcher:
 
     def _listen(self, longest: float) -> None:
         """Wait for a signal, and take all that are there."""
-        info = signal.sigtimedwait(signals.WATCHED, longest)
+        info = signals.awaited(signals.WATCHED, longest)
         while info is not None:
             if os.getppid() == self._spec.parent:  # else it is the kernel's word of that, and all are ended anyway
                 self._crew.take(info)
-            info = signal.sigtimedwait(signals.WATCHED, 0)
+            info = signals.awaited(signals.WATCHED, 0)
 
     def _mind_parent(self) -> None:
         """End all once the process that was started by hand is gone."""
