@@ -60,6 +60,9 @@ def _one(chosen: list[Row], case: int) -> int:
             for result in results(each, [case]):
                 print(f"{each.name} {result.case}: {result.why or 'kept'}", flush=True)
                 broken += bool(result.why)
+                for kind in ("quick", "full"):
+                    if not result.why and case in Ledger(PLACE / kind).told(each.name).failed:
+                        Ledger(PLACE / kind).mend(each.name, case)
         except (NotHere, RuntimeError) as error:  # noqa: PERF203 - each row for itself
             print(f"{each.name} {case}: not tried: {error}", flush=True)
             broken += isinstance(error, RuntimeError)

@@ -32,6 +32,8 @@ def sabotage(asked):
     for part in name.split("."):
         found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
     function = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+    if not isinstance(function, types.FunctionType):  # it stands in C here
+        return
     scope = {}
     exec(RAISER, scope)
     original = types.FunctionType(

@@ -43,6 +43,12 @@ class Ledger:
         with self._file(name).open("a") as file:
             file.write(json.dumps(line) + "\n")
 
+    def mend(self, name: str, case: int) -> None:
+        """Put down that a case which failed was tried again, by its number, and did not."""
+        with self._file(name).open("a") as file:
+            line = {"first": 0, "last": -1, "count": 0, "failed": {}, "figure": None, "not_here": "", "mended": case}
+            file.write(json.dumps(line) + "\n")
+
     def told(self, name: str) -> Told:
         """Return what is known of a row."""
         told = Told()
@@ -56,6 +62,7 @@ class Ledger:
             told.count += line["count"]
             told.next = max(told.next, line["last"] + 1)
             told.failed |= {int(case): why for case, why in line["failed"].items()}
+            told.failed.pop(line.get("mended"), None)
             told.figure = max((f for f in (told.figure, line["figure"]) if f is not None), default=None)
             told.not_here = line["not_here"]
         return told

@@ -61,7 +61,7 @@ def functions() -> list[str]:
 
 ALL = functions()
 QUICK, FULL, SHARE = 250, len(ALL) * len(SETTINGS) * len(METHODS), 8
-SECONDS = 200.0
+SECONDS = 500.0
 TRAIN = """
 import sys; sys.path.insert(0, {here!r}); import faulty; del sys.path[0]
 import hashlib, multiprocessing, random, torch
