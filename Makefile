@@ -25,7 +25,7 @@ ON_WHEEL := tests/commands tests/report tests/probes $(addprefix tests/watch/tes
 # Most tests wait for other processes most of the time: several at a time take half as long.
 AT_A_TIME := -n 3 --dist worksteal
 
-.PHONY: help demo test faults interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes floors fmt clean
+.PHONY: help demo test faults audit interpreters test-long check lint types test-tree test-wheel wheel on-wheel bench bench-sweep bench-tune bench-share bench-long bench-agents bench-screen bench-tui tui-shot zoo zoo-cuda lot loops public gpu-day simcuda causes floors fmt clean
 
 help:
 	@echo "make demo    train a small network on real images under gputune watch"
@@ -96,6 +96,10 @@ test-long: $(READY)
 faults: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults $(if $(filter full,$(FAULTS)),--full) \
 		$(if $(ONLY),--only $(ONLY)) $(if $(CASE),--case $(CASE)) $(if $(HOURS),--hours $(HOURS))
+
+# Licences of what gputune needs, and what is known against it: `pip-audit` asks the network, and is left out where it is not there.
+audit: $(READY)
+	$(BIN)/python tests/faults/supply.py
 
 # The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
 # in which there is no `gputune` to import by accident.
