@@ -1,5 +1,4 @@
-"""An agent lets nobody in: bytes after the handshake, old TLS, another authority, a full door are sent away, and it
-answers on.
+"""An agent lets nobody in: whatever bytes, TLS or token a stranger brings, it is sent away, and others are answered.
 
 Whoever has no token speaks TLS to a real agent and sends frames of HTTP/2 as they are not, or cut, or noise. Then one
 with the token is answered as ever, nothing was asked of the agent's shelf, and its memory has not grown.

@@ -1,5 +1,4 @@
-"""The guest is harmless: whichever of its hooks raises, losses, order and random states are those of the bare
-run.
+"""The guest is harmless: whichever of its hooks raises, losses, order and random states stay the same.
 
 Each function of the guest that a training calls is made to raise, from its N-th call on, in trainings of eleven
 settings by three start methods, with the hooks in C and in Python; their output is compared with the bare one's. The

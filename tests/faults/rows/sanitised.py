@@ -1,5 +1,4 @@
-"""The guest's C part is sound: under AddressSanitizer and UBSan it reports nothing, with threads, forks, interrupts and
-exceptions.
+"""The guest's C part is sound: AddressSanitizer and UBSan report nothing, with threads, forks and interrupts.
 
 `_fast.c` is compiled with both, and random trainings run on it: loops in several threads, forked children in the
 middle, signals whose handlers raise, iterators dropped half-way, optimizers that come and go, samples that raise.

@@ -1,5 +1,4 @@
-"""It runs for weeks: memory, descriptors and threads of gputune's own processes stay flat, and its disk grows as it
-should.
+"""It runs for weeks: memory, descriptors and threads of gputune's own processes stay flat.
 
 A training of nine processes on eight simulated devices is watched for so long; what gputune's processes hold is looked
 at each second, and the second half is compared with the quarter before it, when all was learnt. A full run repeats it
