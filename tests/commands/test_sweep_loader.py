@@ -404,7 +404,7 @@ def test_only_a_sweep_that_came_to_its_end_changes_the_script(
     swept = SimpleNamespace(run=lambda: [done], stopped=stopped)
     monkeypatch.setattr(sweep_loader, "Several", lambda **_: swept)
     monkeypatch.setattr(sweep_loader, "_show", lambda *_, **__: None)
-    monkeypatch.setattr(sweep_loader.trials, "end_with_us", lambda: None)
+    monkeypatch.setattr(sweep_loader, "end_with_us", lambda: None)
     monkeypatch.setattr(sweep_loader.patch, "check", lambda: None)
     change = Change(file=script, before="x = 1\n", after=after)
     monkeypatch.setattr(sweep_loader.patch, "of_outcomes", lambda _: change)
