@@ -75,7 +75,7 @@ class Pool:
     """Workers of a loader whose batches are delivered in order, and a training that takes `step` ns for each."""
 
     def __init__(self, step: int) -> None:
-        shared = bytearray(24)
+        shared = bytearray(32)
         self.workers = [Worker(number, shared) for number in range(WORKERS)]
         self.told = Delays(WORKERS, PREFETCH)
         self.step = step
@@ -189,6 +189,15 @@ def test_nor_does_a_worker_that_is_slower_than_the_others(short: int, long: int)
     it.run(240, unlike)
     in_advance = (1 + delaying.EAGER) * delaying.PART * long * MS
     assert 0 < it.workers[1].slept <= 1.2 * (budget.USUAL * 240e9 + in_advance)
+
+
+def test_nothing_is_done_while_the_training_thread_is_slowed_down() -> None:
+    it = Pool(2 * MS)
+    until = START + 20_000 * MS
+    delaying._quiet.pack_into(it.workers[0].delays.shared, delaying._layout.size, until)
+    it.run(60, alone())
+    assert it.moments
+    assert min(moment for moment, _, _ in it.moments) >= until
 
 
 def test_nothing_is_done_in_the_first_second() -> None:

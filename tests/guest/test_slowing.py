@@ -63,7 +63,7 @@ def islanded() -> Any:
     """Load the module by itself: whose turn it is needs nothing else."""
     package, names = (
         ModuleType("gputune_guest"),
-        ("delaying", "device", "filling", "ranks", "ring", "spans", "wrapping"),
+        ("delaying", "filling", "ranks", "ring", "spans", "wrapping"),
     )
     for name in names:
         setattr(package, name, ModuleType(name))

@@ -33,6 +33,7 @@ FOLLOWS = 4  # batches of a worker in which it follows the others
 LOADERS = 256  # that share memory, by the line that builds them
 
 _layout = struct.Struct("@qqq")  # moments so far, the latest (ns), and the longest delay that was due at it (ns)
+_quiet = struct.Struct("@q")  # behind it: until when there is to be none, as the training thread has it (ns)
 _shared = {}  # place of a loader to such memory
 _here = None  # that of the loader whose workers are being forked
 _owner = 0  # pid of who forks them
@@ -86,7 +87,9 @@ class Delaying:
 
     def _is_due(self, t, count, latest, longest):
         length = max(longest, self._length)  # whoever is slowest is held up for no more than its share either
-        if length < LEAST or length >= MOST or self.idle > IDLE * self.usual or t < self.began + FIRST_NS:
+        if length < LEAST or length >= MOST or self.idle > IDLE * self.usual:
+            return False
+        if t < max(self.began + FIRST_NS, *_quiet.unpack_from(self.shared, _layout.size)):
             return False
         often = 1 / SOONER if count < EAGER else 1 if count < KEEN else SELDOM
         pause = max(budget.odds(count) * often * length / self.share, REST * self.usual)
@@ -115,11 +118,17 @@ def latest():
     return max((_layout.unpack_from(shared)[1] for shared in _shared.values()), default=0)
 
 
+def quiet(until):
+    """Have no workers of this process held up until then (ns): something else is being tried."""
+    for shared in _shared.values():
+        _quiet.pack_into(shared, _layout.size, until)
+
+
 def before_workers(place, patience):
     """Make what the workers of a loader will share, before they are forked: it is built at `place`."""
     global _here, _owner
     _here, _owner = None, os.getpid()
     if not patience and ranks.alone() and (place in _shared or len(_shared) < LOADERS):
         if place not in _shared:
-            _shared[place] = mmap.mmap(-1, _layout.size)
+            _shared[place] = mmap.mmap(-1, _layout.size + _quiet.size)
         _here = _shared[place]

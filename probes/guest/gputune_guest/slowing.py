@@ -16,7 +16,7 @@ talk about it. Where one cannot be slowed down, nobody is in its turn.
 import os
 import sys
 
-from gputune_guest import budget, delaying, device, filling, ranks, ring, spans, wrapping
+from gputune_guest import budget, delaying, filling, ranks, ring, spans, wrapping
 
 now = ring.now
 here = ring.here
@@ -93,12 +93,14 @@ class _Purse:
         self.share, self.began, self.spent, self.longest = share, now(), 0, 0
 
     def may(self, t, cost):
-        """Return whether so much may be spent at `t` beside what holding the device back has cost."""
-        clock = device.clock
-        spent = self.spent + (clock.hold.spending.spent if clock is not None else 0)
+        """Return whether so much may be spent at `t`.
+
+        Holds of the device and delays of workers are not counted here, for what one of them costs the others do not: a
+        device, or workers, that set the pace hide what the thread is late by, and a thread that does hides theirs.
+        """
         self.longest = max(self.longest, cost)
         ahead = (EAGER - 1) * min(self.longest, ROUNDS * MOST)
-        return t - self.began >= FIRST_NS and spent + cost <= self.share * (t - self.began) + ahead
+        return t - self.began >= FIRST_NS and self.spent + cost <= self.share * (t - self.began) + ahead
 
 
 _purse = None
@@ -145,6 +147,7 @@ def _begin(key, number, count, t1):
         return
     if _purse.may(t1, ROUNDS * length) and not _is_traced() and budget.heard():
         filling.later(key, t1 + 2 * calm)
+        delaying.quiet(t1 + 2 * calm)
         _turns.take()
         _purse.spent += ROUNDS * length
         here.block, here.slow, here.slow_of, here.slowed = here.passes, length, number, ROUNDS
