@@ -36,7 +36,7 @@ LOADERS = 64
 
 _kept = {}  # id of a loader, or 0 for steps without one, to a _Pace
 _turns = None
-_stood = 0  # when the training stood for batches to lie ready, the latest time (ns)
+_tried = 0  # when the training was held up last, for batches to lie ready or by this (ns)
 _over = False  # there was trouble: never again in this process
 
 
@@ -114,9 +114,9 @@ def begins(mine, t1):
 
 
 def stands(t1):
-    """Learn that the training stands from `t1` on, until batches lie ready."""
-    global _stood
-    _stood = t1
+    """Learn that the training stands at `t1`, until batches lie ready."""
+    global _tried
+    _tried = t1
 
 
 def stepped(mine, t1):
@@ -143,12 +143,13 @@ def _begin(key, number, count, t1):
     length = min(MOST, int(PART * pace.round))
     if length < max(LEAST, SLIGHT * pace.round) or pace.unlike > UNLIKE * pace.round:
         return
-    if t1 - max(_stood, delaying.latest()) < calm:
+    if t1 - max(_tried, delaying.latest()) < calm:
         return
     if _purse.may(t1, ROUNDS * length) and not _is_traced() and budget.heard():
         filling.later(key, t1 + 2 * calm)
         delaying.quiet(t1 + 2 * calm)
         _turns.take()
+        stands(t1 + ROUNDS * int(pace.round + length))
         _purse.spent += ROUNDS * length
         here.block, here.slow, here.slow_of, here.slowed = here.passes, length, number, ROUNDS
 
