@@ -44,7 +44,8 @@ enum { LOOK = 500000 };                     /* ns between two looks at what lies
 enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
 enum { LATE = 8, NESTED = 3 };
 enum { HAVE_VECTORCALL = 1 << 11 }; /* Py_TPFLAGS_HAVE_VECTORCALL, a name of the limited API since 3.12 */
-static const int64_t ODD = 20000000; /* ns that a moment may last too long: from there on the machine has other troubles */
+static const int64_t ODD = 1000000000; /* ns that a moment may last too long: the process was stopped. To end at less would
+                                         * pick rounds in which the machine is busy, and these are longer in any case */
 static const int64_t SOON = 200000000; /* ns; here.py says the same */
 static const int64_t NOTED = 100000; /* ns; picks.py says the same */
 
