@@ -7,6 +7,8 @@ folders: it asks on a terminal, and wants --yes elsewhere.
 
 """
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TypeVar
@@ -124,7 +126,13 @@ def _given(folder: Path) -> Path:
 
 
 def _list(found: list[Row]) -> str:
-    return f"{words.table(found)}\n{words.total(found)}" if found else "no run is like that"
+    return f"{words.table(found, _width())}\n{words.total(found)}" if found else "no run is like that"
+
+
+def _width() -> int | None:
+    """Return how many columns there are, None where nobody says: a list that is piped is not cut."""
+    told = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return shutil.get_terminal_size().columns if told else None
 
 
 def _prune(found: list[Row], age: float, *, yes: bool) -> Pruned:

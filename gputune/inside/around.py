@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Mapping
+from types import FrameType
 
 from gputune.watching.starting import RANKS
 
@@ -42,6 +43,19 @@ def rank() -> int:
     """Return which rank of its job this process is, as its launcher or the group that it has joined says; else 0."""
     environ = launched()
     return next((int(environ[name]) for name in RANKS if environ.get(name, "").isdigit()), 0)
+
+
+def cell() -> int | None:
+    """Return the number of the notebook's cell that is calling, as its reader counts; None elsewhere."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    compiler = getattr(getattr(getattr(shells, "InteractiveShell", None), "_instance", None), "compile", None)
+    cells = getattr(compiler, "_filename_map", None) or {}
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename in cells:
+            return int(cells[frame.f_code.co_filename])
+        frame = frame.f_back
+    return None
 
 
 def _group() -> tuple[int, int] | None:

@@ -8,10 +8,10 @@ import ast
 import functools
 import itertools
 import sys
-from types import FrameType
 from typing import Any
 
 from gputune.core.errors import BadUsage
+from gputune.inside.around import cell
 from gputune.inside.blocks import Watch, watch
 
 USAGE = "`%%gputune [--out FOLDER] [--no-stacks]`, and below it the cell"
@@ -27,11 +27,11 @@ def unload_ipython_extension(shell: Any) -> None:
     shell.magics_manager.magics["cell"].pop("gputune", None)
 
 
-def record(shell: Any, line: str, cell: str) -> None:
+def record(shell: Any, line: str, text: str) -> None:
     """Run a cell, and show what was found of it whatever becomes of it. Raises what the cell raises."""
     __tracebackhide__ = "__ipython_bottom__"  # IPython shows what is below, which is theirs
     run = _asked(line)
-    codes = _compiled(shell, cell)
+    codes = _compiled(shell, text)
     try:
         with run:
             for code in codes:
@@ -55,16 +55,16 @@ def _asked(line: str) -> Watch:
     return watch(quiet=True, **options)
 
 
-def _compiled(shell: Any, cell: str) -> list[Any]:
+def _compiled(shell: Any, text: str) -> list[Any]:
     """Return the code of a cell, its lines counted from the magic's on.
 
     An expression at its end is a code of its own, which displays it, as in any cell that does not end in `;`.
     """
     above = 1 + sum(
-        1 for _ in itertools.takewhile(lambda line: not line.strip(), cell.splitlines())
+        1 for _ in itertools.takewhile(lambda line: not line.strip(), text.splitlines())
     )  # IPython cuts them
-    source = "\n" * above + shell.transform_cell(cell)
-    name = shell.compile.cache(source, _number(shell), raw_code=cell)
+    source = "\n" * above + shell.transform_cell(text)
+    name = shell.compile.cache(source, _number(shell), raw_code=text)
     tree = shell.transform_ast(ast.parse(source, name))
     displayed = tree.body and isinstance(tree.body[-1], ast.Expr) and not source.rstrip().endswith(";")
     last = tree.body.pop() if displayed else None
@@ -76,13 +76,7 @@ def _compiled(shell: Any, cell: str) -> list[Any]:
 
 def _number(shell: Any) -> int:
     """Return the number of the cell that is calling, which IPython may have counted on already."""
-    cells = getattr(shell.compile, "_filename_map", {})
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename in cells:
-            return int(cells[frame.f_code.co_filename])
-        frame = frame.f_back
-    return int(shell.execution_count)
+    return cell() or int(shell.execution_count)
 
 
 def _show(run: Watch) -> None:

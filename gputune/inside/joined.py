@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from gputune.core.isolation import own_python
-from gputune.inside.around import launched
+from gputune.inside.around import cell, launched
 from gputune.launch import folders
 from gputune.launch.run import Run, Wishes
 from gputune.watching import beside, starting
@@ -45,7 +45,8 @@ class Joined:
         wishes.pid = os.getpid()
         wishes.command = _named()  # as the folder is called
         folder, job = starting.seat(wishes, troubles, launched())
-        wishes.command = ()  # the recorder reads it itself: in its own arguments it would be seen twice
+        # the recorder reads a command itself: in its own arguments it would be seen twice
+        wishes.command = _cell(wishes.command) if folders.is_kernel(_command()) else ()
         self.folder = job or folder
         self.own = folder  # of this rank, where a job has several
         self._rings = folders.rings_or_trouble(troubles)
@@ -111,12 +112,22 @@ class Joined:
 
 def _named() -> tuple[str, ...]:
     """Return the words by which the run's folder is called: those of the command, or the notebook's name."""
-    with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123 - no pathlib in a process of the user's
-        command = tuple(os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0"))
+    command = _command()
     if not folders.is_kernel(command):
         return command
     notebook = os.path.basename(os.environ.get("JPY_SESSION_NAME", ""))  # noqa: PTH119 - as above
     return (notebook.removesuffix(".ipynb") or "notebook",)
+
+
+def _command() -> tuple[str, ...]:
+    with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123 - no pathlib in a process of the user's
+        return tuple(os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0"))
+
+
+def _cell(named: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a verdict is headed with: a kernel's own command line says nothing to its reader."""
+    number = cell()
+    return (folders.KERNEL, *named, *([] if number is None else [f"In[{number}]"]))
 
 
 def _begun(asked: str) -> tuple[int, int]:

@@ -15,8 +15,8 @@ from gputune.verdict.document import Verdict
 Rows = Callable[[], tuple[Sequence[Node], Sequence[RunRow]]]
 Family: TypeAlias = Any  # GaugeMetricFamily or CounterMetricFamily: the package may not be there
 HERE = ("local", "up", "late")  # links of nodes whose numbers are fresh
-DEVICE = ("gpu", "UUID", "modelName", "Hostname", "hpc_job", "run")
-RUN = ("run", "Hostname", "hpc_job")
+DEVICE = ("gpu", "UUID", "modelName", "Hostname", "hpc_job", "run", "pid")
+RUN = ("run", "Hostname", "hpc_job", "pid")
 # field of a device's row to the metric's name, and what it is
 DEVICES = {
     "busy": ("gputune_gpu_busy_ratio", "Share of time with a kernel running."),
@@ -83,7 +83,8 @@ def _machines(nodes: Sequence[Node], runs: dict[str, RunRow]) -> Iterator[Family
 
 def _device(node: Node, device: DeviceRow, runs: dict[str, RunRow]) -> tuple[str, ...]:
     run = runs.get(device.job)
-    return device.index, device.uuid, device.name, node.name, run.job if run else "", device.job
+    name, _, job, pid = _run(run) if run else (device.job, "", "", "")
+    return device.index, device.uuid, device.name, node.name, job, name, pid
 
 
 def _runs(runs: Sequence[RunRow]) -> Iterator[Family]:
@@ -147,8 +148,9 @@ def _ranks(judged: Sequence[tuple[Any, Verdict]], now: Sequence[tuple[Any, Verdi
     )
 
 
-def _run(run: RunRow) -> tuple[str, str, str]:
-    return run.id, run.node, run.job
+def _run(run: RunRow) -> tuple[str, str, str, str]:
+    """Return the labels of a run: its folder's name, whoever else is called so, and the command's pid, for then."""
+    return f"{run.node}/{run.id.rpartition('/')[2]}", run.node, run.job, str(run.pid or "")
 
 
 def _rank(rank: int | None) -> str:

@@ -7,6 +7,7 @@ from gputune.core.events import AROUND_LOOP
 from gputune.core.figures import duration
 from gputune.core.hygiene import clean
 from gputune.features import COVERED
+from gputune.launch.folders import KERNEL, is_kernel
 from gputune.report import ending
 from gputune.report.ranks import counted
 from gputune.report.words import number, percent
@@ -19,7 +20,10 @@ SAID = {"startup": "start-up"}  # words of the ledger that are others in a sente
 
 
 def command(verdict: Verdict) -> str:
-    """Return what was typed, programs without their folders."""
+    """Return what was typed, programs without their folders; of a notebook its name, and the cell."""
+    if is_kernel(verdict.command):
+        program, *named = verdict.command
+        return " ".join(named) if program == KERNEL and named else "a notebook"
     return shlex.join(PurePath(word).name if word.startswith("/") else word for word in verdict.command)
 
 

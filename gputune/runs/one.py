@@ -54,18 +54,18 @@ class Kept:
 
         Raises as `verdict_of`.
         """
-        return self._so_far() or verdict_of(self.place)
+        return (self._so_far() if self.state == GOES_ON else None) or verdict_of(self.place)
 
     def told(self) -> Verdict | None:
-        """Return its verdict if one lies there; None where its records would have to be judged.
+        """Return its verdict if one lies there, of a run that was killed the last; None where it has to be judged.
 
         Raises NewerRun, DamagedVerdict and NoVerdict.
         """
-        return self._so_far() or kept_verdict(self.place)
+        return kept_verdict(self.place) if self.state == ENDED else self._so_far() or kept_verdict(self.place)
 
     def _so_far(self) -> Verdict | None:
         try:
-            return opening.document(self.place / LIVE, _Live).whole if self.state == GOES_ON else None
+            return opening.document(self.place / LIVE, _Live).whole
         except (OSError, msgspec.DecodeError):  # it has ended since, or is of another version
             return None
 

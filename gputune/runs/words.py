@@ -11,19 +11,43 @@ from gputune.runs.rows import Row
 
 HEAD = ("began", "run", "state", "wall", "samples/s", "finding", "label", "job", "disk")
 RIGHT = frozenset({"wall", "samples/s", "disk"})
-NAME, NUMBER = 48, 12  # characters
+CUT = frozenset({"finding", "label", "run"})  # texts of which the beginning says much
+# What is cut, or left out, where a terminal is narrow, until the rest fits: a name is typed again, and tells the time.
+SPARE = ("finding", "began", "disk", "job", "wall", "label", "state", "run")
+NAME, NUMBER, SHORTEST, BETWEEN = 48, 12, 16, 2  # characters: of a name, a number, a text that is cut, and a gap
 
 
-def table(found: Sequence[Row]) -> str:
-    """Return a line for each run; what none of them has (labels, jobs) has no column."""
+def table(found: Sequence[Row], width: int | None = None) -> str:
+    """Return a line for each run; what none of them has (labels, jobs) has no column.
+
+    In `width` columns (None: however many) texts are cut and columns left out, the least telling first.
+    """
     lines = [dict(zip(HEAD, _cells(each), strict=True)) for each in found]
     columns = [name for name in HEAD if any(line[name] for line in lines)]
     widths = {name: max(len(name), *(len(line[name]) for line in lines)) for name in columns}
+    if width is not None:
+        _narrow(widths, width)
     whole = [dict(zip(HEAD, HEAD, strict=True)), *lines]
-    return "\n".join(
-        "  ".join(f"{line[n]:>{widths[n]}}" if n in RIGHT else f"{line[n]:{widths[n]}}" for n in columns).rstrip()
-        for line in whole
-    )
+    return "\n".join("  ".join(_cell(line[n], n, widths[n]) for n in widths).rstrip() for line in whole)
+
+
+def _narrow(widths: dict[str, int], width: int) -> None:
+    """Make columns fit into `width`."""
+
+    def excess() -> int:
+        return sum(widths.values()) + BETWEEN * (len(widths) - 1) - width
+
+    for name in SPARE:
+        if name in widths and excess() > 0:
+            if name in CUT:
+                widths[name] = max(min(SHORTEST, widths[name]), widths[name] - excess())
+            else:
+                del widths[name]
+
+
+def _cell(text: str, name: str, width: int) -> str:
+    cut = clip(text, width)
+    return f"{cut:>{width}}" if name in RIGHT else f"{cut:{width}}"
 
 
 def _cells(one: Row) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def join() -> None:
 
     asked = json.loads(sys.argv[1])
     run = restored(asked["run"])
-    run.command = command_of(PROC, run.pid)
+    run.command = run.command or command_of(PROC, run.pid)  # of a notebook the caller knows better
     try:
         _record(run, int(asked["started"]))
     except Exception as error:  # noqa: BLE001 - a traceback of ours is nothing for their terminal

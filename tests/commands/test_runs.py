@@ -47,6 +47,18 @@ def test_runs_are_listed_labelled_and_pruned(gputune: Run, two: list[Path], tmp_
     assert (done["removed"], [each.exists() for each in two]) == ([two[0].name], [False, True])
 
 
+def test_a_narrow_terminal_is_not_overrun(gputune: Run, two: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = gputune("runs").stdout
+    assert two[0].name in whole  # piped: nobody says how wide it may be
+    for columns in (200, 80, 60, 40):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = gputune("runs").stdout.splitlines()
+        assert max(map(len, lines[:-1])) <= columns
+        assert len(lines) == 4
+        assert two[0].name[:15] in lines[1]
+
+
 def test_a_terminal_is_asked(two: list[Path], tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "gputune", "runs", "--prune", "30d"]

@@ -76,6 +76,7 @@ def test_the_report_is_shown_and_the_cell_is_as_ever(tmp_path: Path, monkeypatch
     assert same[0]["data"]["text/plain"] == "True"  # bit for bit
     (found,) = shown(recorded)
     assert "60 batches" in found["text/plain"]
+    assert found["text/plain"].lstrip().startswith("gputune: mine In[3] ·")
     if importlib.util.find_spec("jinja2"):
         assert found["text/html"].startswith('<iframe srcdoc="&lt;!doctype html&gt;')
         assert 'sandbox="allow-scripts"' in found["text/html"]

@@ -46,7 +46,9 @@ def verdict(**differs: object) -> Verdict:
 
 
 def run(**differs: Any) -> RunRow:
-    return msgspec.structs.replace(RunRow(id="m8/run", node="m8", name="train", job="77", verdict=verdict()), **differs)
+    return msgspec.structs.replace(
+        RunRow(id="m8/run", node="m8", name="train", job="77", pid=4711, verdict=verdict()), **differs
+    )
 
 
 def told(*rows: Node | RunRow, accept: str = "") -> dict[tuple[str, ...], float]:
@@ -62,27 +64,27 @@ def told(*rows: Node | RunRow, accept: str = "") -> dict[tuple[str, ...], float]
 def test_a_device_has_the_labels_of_dcgm_exporter_and_its_run(accept: str) -> None:
     found = told(NODE, run(), accept=accept)
     labels = ("Hostname=m8", "UUID=GPU-1", "gpu=0", "hpc_job=77", "modelName=NVIDIA H100")
-    assert found[("gputune_gpu_busy_ratio", *labels, "run=m8/run")] == 0.4
-    assert found[("gputune_gpu_power_watts", *labels, "run=m8/run")] == 300.0
-    assert found[("gputune_gpu_temperature_celsius", *labels, "run=m8/run")] == 50.0
-    assert found[("gputune_gpu_clocks_held", *labels, "reason=sync boost", "run=m8/run")] == 1.0
+    assert found[("gputune_gpu_busy_ratio", *labels, "pid=4711", "run=m8/run")] == 0.4
+    assert found[("gputune_gpu_power_watts", *labels, "pid=4711", "run=m8/run")] == 300.0
+    assert found[("gputune_gpu_temperature_celsius", *labels, "pid=4711", "run=m8/run")] == 50.0
+    assert found[("gputune_gpu_clocks_held", *labels, "pid=4711", "reason=sync boost", "run=m8/run")] == 1.0
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
 def test_a_run_has_its_ledger_its_findings_and_its_ranks(accept: str) -> None:
     found = told(NODE, run(), accept=accept)
-    of = ("Hostname=m8", "hpc_job=77")
+    of = ("Hostname=m8", "hpc_job=77", "pid=4711")
     assert found[("gputune_run_span_seconds_total", *of, "run=m8/run", "span=loader.wait")] == 4.5
     assert found[("gputune_run_span_ratio", *of, "run=m8/run", "span=loader.wait")] == 0.5
     assert found[("gputune_rank_batches_total", *of, "rank=3", "run=m8/run")] == 50
-    at = ("Hostname=m8", "finding=few-workers", "hpc_job=77", "run=m8/run", "severity=high")
+    at = ("Hostname=m8", "finding=few-workers", "hpc_job=77", "pid=4711", "run=m8/run", "severity=high")
     assert found[("gputune_run_finding_speedup_ratio", *at)] == 2.0
 
 
 def test_shares_and_rates_are_of_the_last_minute_and_counts_of_the_whole() -> None:
     recent = verdict(ledger=[{"span": "loader.wait", "seconds": 1.0, "share": 0.1}], samples_per_s=8.0)
     found = told(NODE, run(recent=recent))
-    of = ("Hostname=m8", "hpc_job=77", "run=m8/run")
+    of = ("Hostname=m8", "hpc_job=77", "pid=4711", "run=m8/run")
     assert found[("gputune_run_span_ratio", *of, "span=loader.wait")] == 0.1
     assert found[("gputune_run_span_seconds_total", *of, "span=loader.wait")] == 4.5
     assert found[("gputune_run_samples_per_second", *of)] == 8.0
@@ -104,8 +106,18 @@ def test_a_run_that_has_ended_and_a_node_that_is_down_tell_nothing() -> None:
 def test_processes_without_a_rank_are_one() -> None:
     process = msgspec.to_builtins(verdict().processes[0])
     both = verdict(processes=[{**process, "rank": None}, {**process, "rank": None, "pid": 2}])
-    of = ("Hostname=m8", "hpc_job=77", "rank=", "run=m8/run")
+    of = ("Hostname=m8", "hpc_job=77", "pid=4711", "rank=", "run=m8/run")
     assert told(NODE, run(verdict=both))[("gputune_rank_batches_total", *of)] == 100
+
+
+def test_a_run_keeps_its_labels_while_others_of_its_name_come_and_go() -> None:
+    """The screen calls the second of a name by the folder that it is in, whichever that is."""
+    node = msgspec.structs.replace(NODE, devices=())
+    alone = told(node, run(id="m8/b/run", pid=5))
+    beside = told(node, run(), run(id="m8/b/run", pid=5))
+    assert alone.items() <= beside.items()
+    infos = [labels for name, *labels in beside if name == "gputune_run_info"]
+    assert [labels[2:] for labels in sorted(infos)] == [["name=train", f"pid={n}", "run=m8/run"] for n in (4711, 5)]
 
 
 def test_a_hostile_name_stays_a_label() -> None:

@@ -80,6 +80,16 @@ def test_a_run_without_a_verdict_is_listed_without_being_judged(run: Make) -> No
     assert row(folder, live={folder.resolve()}).state == "live"
 
 
+def test_a_run_that_was_killed_tells_how_fast_it_last_was(run: Make) -> None:
+    folder = run("a", about={"exit_code": None, "finished": False})
+    whole = json.loads((folder / "findings.json").read_text())
+    (folder / "findings.json").unlink()
+    (folder / "live.json").write_text(json.dumps({"schema_version": 1, "whole": whole}))
+    age(folder)
+    found = row(folder)
+    assert (found.state, found.samples_per_s, found.wall_s) == ("killed", 800.0, 60.0)
+
+
 def test_a_job_that_goes_on_is_told_by_its_first_rank(run: Make, tmp_path: Path) -> None:
     run("job/rank-00000", about={"exit_code": None, "finished": False})
     (tmp_path / "job" / MARK).write_text("slurm-77_0")
