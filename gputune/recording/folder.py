@@ -21,6 +21,8 @@ FINDINGS = "findings.json"  # beside it, once the run is over
 LIVE = "live.json"  # likewise, while it goes on
 EXPORTS = "export.log"  # how `watch --export` went
 REPORT = "report.html"  # the verdict as a page, where one was asked for
+ROOM = ".room"  # nothing: its place on the disk is for run.json and findings.json at the end
+ROOM_SIZE = 1 << 16  # B: each of the two has some 10 KiB
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
 _FRAMES = re.compile(r"frames-(\d{5,})")
 _TABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -104,6 +106,18 @@ class Folder:
     def read(self, name: str, start: int = 0) -> bytes:
         """Return a file's content from byte `start` on; FileNotFoundError if it is not there, OSError as `opening`."""
         return opening.content(self.open(name), start)
+
+    def reserve(self) -> None:
+        """Take room on the disk for what is told at the end: it may be full by then. OSError where it is now."""
+        fd = self.append(ROOM)
+        try:
+            os.posix_fallocate(fd, 0, ROOM_SIZE)
+        finally:
+            os.close(fd)
+
+    def release(self) -> None:
+        """Give that room back, to be written into."""
+        self.remove(ROOM)
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""

@@ -83,6 +83,8 @@ class Recording:
             raise FileExistsError(f"`{folder}` is another run")
         self._folder, self._path = opened, folder.absolute()
         self._tell()
+        with suppress(OSError):
+            opened.reserve()
 
     def _bound_to(self, max_size: int) -> None:
         self._max_size = max_size
@@ -138,7 +140,12 @@ class Recording:
         if not self.broken:
             self._guarded(self._write)
         self._miss()
+        self.make_room()
+        if self.broken or self.missed:  # a disk that is full: what is made Parquet would take the rest of it
+            self._guarded(self._end)
         self._guarded(self._finish)
+        if not self._about["finished"]:
+            self._guarded(self._end)
         self._folder.close()
         self._folder = None
 
@@ -272,8 +279,16 @@ class Recording:
         if self._folder is not None and self._segment > FIRST + 1:
             keeping().Keeper(self._folder, offset(self._about)).unify()
             self._folder.tidy()
+        self._end()
+
+    def _end(self) -> None:
         self._about["finished"] = True
         self._tell()
+
+    def make_room(self) -> None:
+        """Have room on the disk for what is told at the end, also where it is full."""
+        if self._folder is not None:
+            self._folder.release()
 
     def _tell(self) -> None:
         """Rewrite run.json."""

@@ -17,6 +17,7 @@ from gputune.core.events import Event, Kind, Record
 from gputune.core.sample import Guest, Metric, Note, Sample, now
 from gputune.recording import Recording, load, parquet, readings
 from gputune.recording import folder as folders
+from gputune.recording.gap import LOST, unread, unwritten
 from gputune.report.rejudging import _miss
 
 A = Metric("a", "1", "")
@@ -94,7 +95,7 @@ def test_parquet_that_does_not_read_back_leaves_the_frames(unfinished, monkeypat
     assert "did not read back" in recording.broken
     assert (folder / "frames-00001").exists()
     assert events(folder) == sound
-    assert load(folder).about["finished"] is False
+    assert load(folder).about["finished"] is True  # the recorder has come to its end, and told how the run did
 
 
 def test_a_killed_recorder_loses_no_more_than_the_second_it_was_in_and_its_next_life_goes_on(tmp_path: Path) -> None:
@@ -273,3 +274,40 @@ def test_run_json_is_whole_whenever_it_is_read(unfinished) -> None:
         recording.about(number=number)
         assert json.loads((folder / "run.json").read_text())["number"] == number
     assert not list(folder.glob(".run.json*"))
+
+
+def test_how_a_run_ended_is_told_on_a_disk_that_is_full_to_the_end(unfinished, monkeypatch) -> None:
+    recording, folder = unfinished(1)
+    write = os.write
+    assert (folder / ".room").stat().st_blocks * 512 >= 1 << 16
+
+    def full(descriptor: int, data: bytes) -> int:
+        if (folder / ".room").exists():  # nothing is left beside what was taken at the start
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(folders.os, "write", full)
+    for second in range(1, 20):
+        recording.take([Sample(A, now(), 1.0)])
+        recording.beat(10**18 + second * 10**9)
+    recording.about(exit_code=3)
+    recording.close()
+    told = load(folder).about
+    assert (told["finished"], told["exit_code"]) == (True, 3)
+    assert [gap["why"] for gap in told["missed"]] == [os.strerror(errno.ENOSPC)]
+    assert not (folder / ".room").exists()
+
+
+def test_what_was_not_measured_for_want_of_room_is_told_with_its_length() -> None:
+    gap = {
+        "from": "2026-11-21 10:00:00+00:00",
+        "to": "2026-11-21 10:01:30.500000+00:00",
+        "why": "No space left on device",
+    }
+    assert unwritten([gap]) == "for 90.5 s it could not be written: No space left on device"
+    lost = {**gap, "why": LOST}
+    assert unread([lost, gap]) == "nothing was read for 90.5 s: the recorder was lost, and started again"
+    assert unread([lost, lost]) == "nothing was read for 3 min 1 s: the recorder was lost, and started again 2 times"
+    assert unread([gap]) == unwritten([lost]) == ""
+    for odd in ({}, {"why": 3}, {"from": 7, "to": None, "why": LOST}, "x", {**lost, "to": "2026-11-21 10:00:00"}):
+        assert isinstance(unread([odd]) + unwritten([odd]), str)

@@ -84,6 +84,7 @@ class Life:
         verdict = outcome.judge(self._gatherer, self._unavailable, own_cpu, self._guests.values())
         self._kept.about(exit_code=outcome.exit_code, ended=ended.t, unavailable=dict(self._unavailable))
         self._kept.check()
+        self._kept.make_room()
         outcome.keep(verdict, broken=bool(self._kept.trouble))
         outcome.recorded = self._kept.there
         self._end.status = self._gate.status(outcome.features, outcome.exit_code)

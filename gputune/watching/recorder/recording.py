@@ -112,6 +112,11 @@ class Kept:
         if self._recording is not None:
             self._recording.about(**changes)
 
+    def make_room(self) -> None:
+        """Have room on the disk for the verdict, also where it is full."""
+        if self._recording is not None:
+            self._recording.make_room()
+
     def check(self) -> None:
         """Find out whether everything could be written so far."""
         if self._recording is not None and self._recording.broken not in {"", CLOSED}:
