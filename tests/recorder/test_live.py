@@ -177,7 +177,7 @@ def test_what_became_of_a_tuning_is_told_at_once_whatever_a_verdict_cost(trainin
     for state in (told.WAITING, told.TRYING, told.KEPT, told.LOST):
         for _ in range(3):
             training.second()
-        training.living.tuned = told.Story("on", state=state).document()
+        training.living.tuned = told.TuningStory("on", state=state).document()
         training.second()
         assert training.told["whole"]["tuned"]["state"] == state
 
