@@ -59,7 +59,7 @@ def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[
         ),
         share_lost=1 - 1 / gain.likely,
         speedup=replace(gain.down_to(least), high=max(gain.high, most.high)),
-        basis="that work, and what begins cold after it, taken off every step, down to what loader and device can do",
+        basis="that work taken off every step, down to what loader and device can do",
         falsified_by=f"samples/s without {first.where} below x{least.low:.2f} of this run's",
         effect="unknown",
         because="nothing tells what that work is for: what only reports changes nothing",

@@ -220,10 +220,7 @@ def _rarer(run: Features, process: Process, line: Afterwork, each: tuple[float, 
         replace(gain.down_to(least), high=most.high),
         f" ({line.library})" if line.library else _calls(line),
         do=f"do it {factor} times less often, add it up instead of starting anew, or hand it to another process",
-        basis=(
-            f"that work, and what begins cold after it, taken off all steps but one in {factor}, down to what loader "
-            "and device can do"
-        ),
+        basis=f"that work taken off all steps but one in {factor}, down to what loader and device can do",
         every=every,
     )
     return replace(found, evidence={**found.evidence, "factor": factor, "every": every})
@@ -266,10 +263,7 @@ def _either(run: Features, process: Process, line: Afterwork, sure: float, likel
             "do it every few steps, add it up instead of starting anew, or hand it to another process; "
             f"if it makes the next batch, have a DataLoader do it ahead, with num_workers={workers}"
         ),
-        basis=(
-            "the loop without that work and what begins cold after it; at the low end moved to workers, replayed "
-            "within the CPUs of this job"
-        ),
+        basis="the loop without that work; at the low end moved to workers, replayed within the CPUs of this job",
         following="round",
     )
 

@@ -96,7 +96,7 @@ def late_of(loader: Loader, delivery: float) -> float:
 def getting_of(loader: Loader) -> float:
     """Return the CPU s of the training thread in a next(), endless where it was not measured or another thread gets it.
 
-    A batch may take long to arrive because its maker holds the GIL: the training stands still for that, and gets cold.
+    A batch may take long to arrive because its maker holds the GIL: the training stands still for that.
     With `pin_memory` another thread gets the batches; with a slow batch sampler most of that time is the sampler's.
     """
     if len(loader.next_cpus) < LEAST_SAMPLED or loader.pin_memory:
