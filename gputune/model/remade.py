@@ -41,7 +41,16 @@ def _ready(loader: Loader, fetch: Fetch) -> float:
 def cheaper(outlook: Outlook, share: float) -> Speedup:
     """Return what it would buy to make each batch with only `share` of its CPU time."""
     fetches = tuple(replace(f, cpu=f.cpu * share) for f in outlook.job.fetches)
-    return outlook.gain(outlook.now, replace(outlook.job, fetches=fetches))
+    return lightened(outlook, replace(outlook.job, fetches=fetches))
+
+
+def lightened(outlook: Outlook, job: Job) -> Speedup:
+    """Return what it would buy to have less to make, as in `job`.
+
+    At the least what it would if strangers on the CPUs gave way: what is lost to them is no fault of the work.
+    """
+    now, then = (outlook.altered(replace(each, others=0.0)).loop(outlook.now) for each in (outlook.job, job))
+    return outlook.gain(outlook.now, job).down_to(outlook.compared(now, then))
 
 
 def pinned_less(

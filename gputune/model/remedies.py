@@ -12,7 +12,7 @@ from gputune.core.finding import Speedup
 from gputune.features import SERVED, Loader
 from gputune.model.batch_handoff import STACK_RATE, STACKED_S
 from gputune.model.prediction import Outlook
-from gputune.model.remade import PREPARED_S
+from gputune.model.remade import PREPARED_S, lightened
 from gputune.model.replay import Work
 
 ENOUGH = 30  # stacks in which a batch was made: a share of a half is known to within 0.18 by then (95 %)
@@ -151,4 +151,4 @@ def _with(outlook: Outlook, *, saved: float, takes: float) -> Speedup:
         left = 1 - saved
         return replace(work, cpu=min(work.cpu, work.cpu * left + takes), blocked=work.blocked * left)
 
-    return outlook.gain(outlook.now, replace(outlook.job, fetches=tuple(map(cheaper, outlook.job.fetches))))
+    return lightened(outlook, replace(outlook.job, fetches=tuple(map(cheaper, outlook.job.fetches))))
