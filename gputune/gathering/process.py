@@ -481,6 +481,7 @@ class Training:
         if record.code == LONE:
             if record.a in self._iterators:
                 self._loaders[self._iterators[record.a].loader].made_alone(record)
+            self.disturbed(record.t0)
             return
         for iterator in self._iterators.values():
             if 0 < iterator.returned <= record.t0:

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.core.events import HELD, SLOWS, STANDS, Kind
+from gputune.core.events import HELD, LONE, SLOWS, STANDS, Kind
 
 TABLE = "experiments"
-NAMES = {0: "delay", STANDS: "fill", SLOWS: "slope"}  # of DELAY records, by their code
+NAMES = {0: "delay", STANDS: "fill", SLOWS: "slope", LONE: "lone"}  # of DELAY records, by their code
 HOLD = "hold"
 SHAPE = pa.schema(
     [

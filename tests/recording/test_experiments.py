@@ -3,7 +3,7 @@
 import pytest
 
 import gputune
-from gputune.core.events import HELD, SLOWS, STANDS, Event, Kind, Record
+from gputune.core.events import HELD, LONE, SLOWS, STANDS, Event, Kind, Record
 from gputune.recording import load
 from tests.recording.conftest import START
 
@@ -12,6 +12,7 @@ KEPT = (
     (3, Record(Kind.DELAY, 0, 1000 * MS, 1004 * MS, 999 * MS, 0, 0, 0, 0)),
     (0, Record(Kind.DELAY, STANDS, 1010 * MS, 1100 * MS, 7, 1, 3, 0, 0)),
     (0, Record(Kind.DELAY, SLOWS, 1200 * MS, 1202 * MS, 7, 64, 0, 0, 0)),
+    (0, Record(Kind.DELAY, LONE, 1250 * MS, 1252 * MS, 7, 9, 0, 0, 0)),
     (0, Record(Kind.SEGMENT, HELD, 1300 * MS, 1310 * MS, 1, 0, 0, 2 * MS, 0)),
     (0, Record(Kind.SEGMENT, 0, 1400 * MS, 1410 * MS, 1, 0, 0, 0, 0)),
     (0, Record(Kind.FORWARD, 0, 1500 * MS, 1501 * MS, 0, 0, 0, 0, 0)),
@@ -29,6 +30,7 @@ def test_each_is_a_row_with_what_it_was_and_for_how_long(unfinished) -> None:
         [3, "delay", near(0.004, abs=1e-3), 999 * MS, None, None],
         [0, "fill", near(0.09, abs=1e-3), None, 7, 3],
         [0, "slope", near(0.002, abs=1e-3), 64, 7, None],
+        [0, "lone", near(0.002, abs=1e-3), None, 7, None],
         [0, "hold", 0.002, None, None, None],
     ]
 
