@@ -38,16 +38,16 @@ clock = None
 
 
 class Mark:
-    """An event on a stream: `t` is when the host recorded it, ns, `at` when it passed by the device's clock.
+    """An event on a stream: the host recorded it from `t` to `done`, ns, and it passed `at`, by the device's clock.
 
     In a child that was forked nothing can be done with CUDA. To let go of an event torch asks for the current device,
     and ends the process where that fails. So a child keeps for good what its parent had recorded.
     """
 
-    __slots__ = ("at", "event", "pid", "t")
+    __slots__ = ("at", "done", "event", "pid", "t")
 
     def __init__(self, event):
-        self.event, self.t, self.at = event, 0, 0
+        self.event, self.t, self.done, self.at = event, 0, 0, 0
         self.pid = os.getpid()
 
     def __del__(self, getpid=os.getpid, hold=_hold):
@@ -230,6 +230,7 @@ class Clock:
                 self.stream, self.stream_told = self.cuda.current_stream(), told
         mark.t = now()
         mark.event.record(self.stream)
+        mark.done = now()
         return mark
 
     def _collect(self):

@@ -139,7 +139,7 @@ class Step:
                     continue
                 begin = hold.after
                 held = begin.at - hold.before.at
-            elif begin is None or begin.at + low < end.t:
+            elif begin is None or begin.at + low < end.done:  # a host that stood before the mark left a gap there
                 continue
             inside = sum(after.at - before.at for before, after, _ in self.copies if t <= before.t <= end.t)
             took = max(0, end.at - begin.at - inside)
