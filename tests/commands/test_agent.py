@@ -2,8 +2,6 @@
 
 import re
 import socket
-import subprocess
-from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +10,9 @@ import pytest
 
 from gputune.nodes import called
 from gputune.wire import openssl
+from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.mark.parametrize(

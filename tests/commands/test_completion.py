@@ -1,11 +1,8 @@
 """`gputune completion`: the script that a shell loads, and what it is then answered."""
 
-import subprocess
-from collections.abc import Callable
-
 import pytest
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Run
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

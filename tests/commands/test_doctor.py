@@ -1,7 +1,6 @@
 """`gputune doctor`: each check tried, alone, with a fix where something is missing."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 
 from gputune.host import checks
 from gputune.host.checks import Check, Place
+from tests.conftest import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Simulated = Callable[..., Any]
 
 

@@ -1,9 +1,8 @@
 """`--json` and `--json-file FILE` are the same everywhere: one document, on stdout or in a file."""
 
 import json
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -11,8 +10,8 @@ import pytest
 
 from gputune import cli
 from gputune.commands._names import NAMES
+from tests.conftest import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 NONE = {"agent", "completion", "run"}  # these make no document: they serve, print a script, run a program
 
 

@@ -1,10 +1,8 @@
 """`gputune explain`: an advisor's documentation, and the nearest names where there is none."""
 
 import json
-import subprocess
-from collections.abc import Callable
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Run
 
 
 def test_prints_the_advisors_documentation(gputune: Run) -> None:

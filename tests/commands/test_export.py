@@ -1,15 +1,12 @@
 """`gputune export`: what is typed, what is answered, and that a new exporter is one file."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gputune import exporters
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Run
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from gputune.recording import load
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Run
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from gputune.core.events import INLINE, Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
 from gputune.recording import Damaged, Recording
 from gputune.report.rejudging import Way, rejudge
+from tests.conftest import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 US, MS = 1000, 1_000_000
 BEGAN = 10**12  # ns of the monotonic clock: any moment
 CPUS = Metric("cpu.allowed", "cores", "CPUs that this job may use.")

@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Run
+
 PATIENCE = 120.0  # s; only a hang ends here
 TOML = """
 [[loader]]

@@ -20,8 +20,8 @@ import pytest
 from gputune.core.events import INLINE, Event, Kind, Record
 from gputune.core.sample import Guest, Note, Reading
 from gputune.recording import Recording
+from tests.conftest import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 PATIENCE = 60.0  # s
 MS = 1_000_000
 BEGAN = 10**12
