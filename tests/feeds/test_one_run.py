@@ -127,7 +127,8 @@ def test_a_damaged_recording_is_a_sentence_and_no_end(finished: Make) -> None:
     folder = finished()
     (file,) = (folder / "batches").iterdir()
     data = bytearray(file.read_bytes())
-    data[len(data) // 3] ^= 0xFF
+    half = slice(4, len(data) // 2)  # whichever columns are looked at, pages of some of them lie there
+    data[half] = bytes(byte ^ 0xFF for byte in data[half])
     file.write_bytes(data)
     run = OneRun(folder)
     row = looked(run)

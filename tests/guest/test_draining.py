@@ -187,12 +187,12 @@ def test_a_worker_that_dies_meanwhile_is_noticed_as_ever(watched: Callable[..., 
 deadly = 120
 try:
     train(DataLoader(Data(), batch_size=4, num_workers=2))
-except RuntimeError as error:
-    print(str(error).split(" (pid")[0])
+except (RuntimeError, EOFError, ConnectionError) as error:  # the latter where it was handing a batch over
+    print("noticed", type(error).__name__)
 """
     run = watched(code)
     assert lone(run)
-    assert "DataLoader worker" in run.out + run.err  # by a signal, which may strike anywhere, or as it is waited for
+    assert "noticed" in run.out or "DataLoader worker" in run.err  # by a signal, which may strike anywhere
 
 
 def test_workers_of_an_iterator_that_goes_meanwhile_end_at_once(watched: Callable[..., Any]) -> None:

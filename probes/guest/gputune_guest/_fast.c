@@ -1398,6 +1398,15 @@ rest(PyObject *module, PyObject *seconds)
     return PyBool_FromLong(over);
 }
 
+/* Return a text in which something stands for what would end it. Takes over the reference; NULL stays NULL. */
+static PyObject *
+without(PyObject *text, const char *what, const char *instead)
+{
+    PyObject *found = text != NULL ? PyObject_CallMethod(text, "replace", "ss", what, instead) : NULL;
+    Py_XDECREF(text);
+    return found;
+}
+
 /* Return a frame as py-spy writes it, and step to the one that called it. */
 static PyObject *
 described(PyObject **frame)
@@ -1407,22 +1416,20 @@ described(PyObject **frame)
     PyObject *file = code != NULL ? PyObject_GetAttrString(code, "co_filename") : NULL;
     PyObject *caller = PyObject_GetAttrString(*frame, "f_back"), *text = NULL;
     if (name != NULL && file != NULL && line != NULL && caller != NULL)
-        text = PyUnicode_FromFormat("%S (%S:%S)", name, file, line);
+        text = without(without(PyUnicode_FromFormat("%S (%S:%S)", name, file, line), ";", ","), "\n", " ");
     Py_XDECREF(code), Py_XDECREF(line), Py_XDECREF(name), Py_XDECREF(file), Py_DECREF(*frame);
     *frame = caller;
     return text;
 }
 
-/* The frames of a thread, the innermost first, at most so many: from frames(), thread, most. In C, for here nobody else takes
-the interpreter meanwhile: a frame that we held while its function returns would leave us what it alone refers to. */
+/* The frames of a thread from the outermost on, as one string; None where there are `most` or more. Nobody else takes the
+interpreter meanwhile, as they would between two lines of Python: a frame that we held while its function returns would
+leave us what it alone refers to. */
 static PyObject *
-look(PyObject *module, PyObject *args)
+stack_of(PyObject *frames, PyObject *thread, Py_ssize_t most)
 {
-    PyObject *frames, *thread, *all, *frame, *found = PyList_New(0);
-    Py_ssize_t most;
-    (void)module;
-    if (found == NULL || !PyArg_ParseTuple(args, "OOn", &frames, &thread, &most) ||
-        (all = PyObject_CallObject(frames, NULL)) == NULL) {
+    PyObject *all, *frame, *between, *joined = NULL, *found = PyList_New(0);
+    if (found == NULL || (all = PyObject_CallObject(frames, NULL)) == NULL) {
         Py_XDECREF(found);
         return NULL;
     }
@@ -1438,11 +1445,49 @@ look(PyObject *module, PyObject *args)
         }
         Py_DECREF(text);
     }
-    if (frame == NULL) {
-        Py_DECREF(found);
-        return NULL;
+    if (frame != NULL && PyList_Size(found) >= most) {
+        joined = Py_None;
+        Py_INCREF(joined);
+    } else if (frame != NULL && PyList_Reverse(found) == 0 && (between = PyUnicode_FromString(";")) != NULL) {
+        joined = PyUnicode_Join(between, found);
+        Py_DECREF(between);
     }
-    Py_DECREF(frame);
+    Py_XDECREF(frame);
+    Py_DECREF(found);
+    return joined;
+}
+
+static int
+done(PyObject *result)
+{
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+/* look(frames, thread, most, collecting, collect_not, collect): the collector (gc.isenabled, disable and enable) is off for
+as long as we hold the interpreter anyhow, so that nobody can see it: no finalizer of theirs runs on our thread. */
+static PyObject *
+look(PyObject *module, PyObject *args)
+{
+    PyObject *frames, *thread, *collecting, *off, *on, *found;
+    Py_ssize_t most;
+    int collects;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOnOOO", &frames, &thread, &most, &collecting, &off, &on) ||
+        (found = PyObject_CallObject(collecting, NULL)) == NULL)
+        return NULL;
+    collects = PyObject_IsTrue(found);
+    Py_DECREF(found);
+    if (collects < 0 || (collects && done(PyObject_CallObject(off, NULL)) < 0))
+        return NULL;
+    found = stack_of(frames, thread, most);
+    if (collects) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        if (done(PyObject_CallObject(on, NULL)) < 0)
+            PyErr_Clear();
+        PyErr_Restore(type, value, trace);
+    }
     return found;
 }
 
@@ -1467,7 +1512,7 @@ rest_end(PyObject *module, PyObject *nothing)
 static PyMethodDef functions[] = {
     {"rest_begin", rest_begin, METH_NOARGS, "Make ready for a thread that rests."},
     {"rest", rest, METH_O, "Rest for so many seconds; return whether it is over for good."},
-    {"look", look, METH_VARARGS, "Return the frames of a thread, in words, the innermost first."},
+    {"look", look, METH_VARARGS, "Return the frames of a thread, in words, the outermost first."},
     {"rest_stood", rest_stood, METH_NOARGS, "Return ns that the main thread was held up by it, all in all."},
     {"rest_end", rest_end, METH_NOARGS, "Have whoever rests return at once."},
     {"through", through, METH_VARARGS, "Call a function as a mode of torch's is asked to."},

@@ -6,7 +6,8 @@ look, its time (ns) and then the stack as py-spy writes it. Whether it asks is l
 A thread of its own does the looking. `threading` does not know it: no `active_count()` grows and no exit waits for it.
 All signals are blocked in it, so that none is kept from the thread that sleeps. It looks at the frames of the main
 thread, never from it. It is ended before a fork, and begun again on a sampled batch behind it: Pythons since 3.12 warn
-of a fork beside threads. While it looks nothing is collected, for what must go on a thread of theirs would go on ours.
+of a fork beside threads. While it looks nothing is collected, for what must go on a thread of theirs would go on ours:
+what was seen is told by the training thread, on a sampled batch.
 
 A look takes the interpreter for as long as the stack is deep. What looks cost is measured, and they come so rarely
 that it is a thousandth of the time at the most. The main thread is asked to let go of the interpreter where it is, for
@@ -44,11 +45,13 @@ _over = not hasattr(fast, "rest")  # it is not to begin again; an older build ca
 
 def due():
     """Begin to look where the recorder has asked for it. For the training thread, now and then; never raises."""
-    if _over or ring.at_rest or (_looker is not None and not _looker.resting):
+    if _over or ring.at_rest:
         return
     try:
         if _looker is not None:
-            _looker.start()
+            if _looker.resting:
+                _looker.start()
+            _looker.due()
             return
         path = "%s/%d" % (os.environ["GPUTUNE_RINGS"], os.getpid())
         if os.path.exists(path + ".ask"):
@@ -122,18 +125,11 @@ class _Looker:
     def _run(self, gone, pause):
         try:
             self._native = _thread.get_native_id()
-            while not fast.rest(pause):  # nothing that is allocated outside of the block below may be a container
-                collecting = gc.isenabled()
-                if collecting:
-                    gc.disable()
-                try:
-                    before = cpu()
-                    self._look()
-                    self._spent += cpu() - before
-                    pause = self._pause()
-                finally:
-                    if collecting:
-                        gc.enable()
+            while not fast.rest(pause):  # nothing that is allocated here may be a container
+                before = cpu()
+                self._look()
+                self._spent += cpu() - before
+                pause = self._pause()
                 if ring.at_rest:
                     break
         except Exception as error:
@@ -156,22 +152,24 @@ class _Looker:
         return mean * (0.1 + 1.8 * (self._chance >> 16) / 0x8000)
 
     def _look(self):
-        frames = fast.look(sys._current_frames, self._main, DEEP)  # first: else it has gone on by then
+        frames = fast.look(sys._current_frames, self._main, DEEP, gc.isenabled, gc.disable, gc.enable)
         self._looks += 1
-        if len(frames) < DEEP and (len(self._kept) < MOST or self.tell()):  # else nobody has read what was told before
-            path = ";".join([each.replace(";", ",").replace("\n", " ") for each in reversed(frames)])
-            self._kept.append("%d thread (%d): MainThread;%s 1\n" % (now(), self._pid, path))
+        if frames is not None and len(self._kept) < MOST:  # else nobody has read what was told before
+            self._kept.append(f"{now()} thread ({self._pid}): MainThread;{frames} 1\n")
+
+    def due(self):
+        """Tell what was seen, if that is much. For the training thread: to write a file makes containers."""
         if len(self._kept) >= TOLD:
+            before = cpu()
             self.tell()
+            self._spent += cpu() - before
 
     def tell(self):
-        """Write what was seen to where the recorder reads it; return whether what was told before has been read."""
+        """Write what was seen to where the recorder reads it, once it has read what was told before."""
         told = self._path + ".told"
-        if os.path.exists(told):
-            return False
+        if not self._kept or os.path.exists(told):
+            return
         kept, self._kept = self._kept, []
-        if not kept:
-            return True
         with contextlib.suppress(OSError):  # no room, or nobody is there any more
             file = os.open(told + ".new", OPENING, 0o600)
             try:
@@ -179,7 +177,6 @@ class _Looker:
             finally:
                 os.close(file)
             os.rename(told + ".new", told)  # whole, or not there
-        return True
 
 
 def _before_fork():
@@ -192,7 +189,7 @@ def _forked():
     _looker, _over = None, not hasattr(fast, "rest")
 
 
-os.register_at_fork(before=wrapping.quiet(_before_fork))
+wrapping.before_fork(_before_fork)
 wrapping.after_fork(_forked)
 wrapping.at_exit(finish)
 ring.at_farewell(finish)

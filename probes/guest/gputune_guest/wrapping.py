@@ -283,6 +283,11 @@ def when_gone(theirs, function, *args):
     return weakref.ref(theirs, lambda _reference: call(*args))
 
 
+def before_fork(function):
+    """Have a function called in this process before it forks."""
+    os.register_at_fork(before=quiet(function))
+
+
 def after_fork(function, anew=True):
     """Have a function called in every child that is forked, and with `anew` where another run begins in this process.
 
