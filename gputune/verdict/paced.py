@@ -8,6 +8,7 @@ concluded where CPUs are short: there less work frees some for others.
 
 from dataclasses import replace
 
+from gputune.core.figures import TINY
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Process, Slope
 from gputune.verdict import arbitration
@@ -35,7 +36,7 @@ def paced(run: Features, finding: Finding) -> Finding:
     if process is None or slope is None or slope.error > SHARP:
         return finding
     if finding.id in BY_WORKERS:
-        return _behind(run, finding, slope)
+        return _behind(run, finding, process, slope)
     return _worth(run, finding, slope) if _is_of_thread(process, finding, slope) else finding
 
 
@@ -85,12 +86,17 @@ def _worth(run: Features, finding: Finding, slope: Slope) -> Finding:
     return _as_told(replace(finding, speedup=less, share_lost=lost), slope, told)
 
 
-def _behind(run: Features, finding: Finding, slope: Slope) -> Finding:
-    """Return a finding about workers with no more gain than a thread leaves that sets the pace of most rounds."""
+def _behind(run: Features, finding: Finding, process: Process, slope: Slope) -> Finding:
+    """Return a finding about workers with no more gain than a thread leaves that sets the pace of most rounds.
+
+    Rounds of several times the usual length were not among those that the slope is of, and few of them may hold most of
+    the time: what is waited for in all can go.
+    """
     loader = arbitration.loader_of(run, finding)
     if loader is None or not loader.num_workers or slope.least <= SETS:
         return finding
-    limit, gain = 1 / slope.least, finding.speedup
+    waited = process.ledger.get("loader.wait", 0.0) / process.loop
+    limit, gain = max(1 / slope.least, 1 / max(TINY, 1 - waited)), finding.speedup
     if gain.likely <= limit:
         return finding
     low, likely, steady = (min(end, limit) for end in (gain.low, gain.likely, gain.steady))

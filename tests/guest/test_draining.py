@@ -33,6 +33,10 @@ class Stream(IterableDataset):
         me = get_worker_info()
         for index in range(me.id, 4 * 40, me.num_workers): yield torch.full((8,), float(index)), torch.rand(1), 0.5
 
+class Unlike(IterableDataset):
+    def __iter__(self):
+        for index in range(4 * (15, 40)[get_worker_info().id]): yield torch.full((8,), float(index)), torch.rand(1), 0.5
+
 class Drawing:
     def __init__(self, kind=int): self.kind = kind
     def __len__(self): return 4 * 40
@@ -85,6 +89,9 @@ train(DataLoader(Data(), batch_size=4, sampler=Drawing(), num_workers=2))""",
     "a stream": """
 train(DataLoader(Stream(), batch_size=4, num_workers=2))
 train(DataLoader(Stream(), batch_size=6, num_workers=2))""",
+    "a stream that ends for one of the workers that last": """
+loader = DataLoader(Unlike(), batch_size=4, num_workers=2, persistent_workers=True)
+for _ in range(4): train(loader)""",
     "a Ctrl-C that the script takes": """
 loader = DataLoader(Data(), batch_size=4, shuffle=True, num_workers=2)
 iterator = iter(loader)
@@ -127,6 +134,11 @@ def test_a_batch_is_made_by_itself_and_every_number_is_the_same(watched: Callabl
     made = [record for worker in run.workers for record in run.records(Kind.FETCH, worker)]
     for alone in lone(run):
         assert sum(record.t1 > alone.t0 and record.t0 < alone.t1 for record in made) <= 1
+
+
+def test_what_is_withheld_does_not_change_with_a_list_that_is_used_again(watched: Callable[..., Any]) -> None:
+    code = f"{CODE}\nbatch = [1, [2]]\nkept = draining._copied(batch)\nbatch[1].append(batch.pop(0))\nprint(kept)\n"
+    assert watched(code).healthy().out == "[1, [2]]\n"
 
 
 def test_it_does_not_where_that_would_change_something_or_tell_nothing(watched: Callable[..., Any]) -> None:

@@ -260,6 +260,7 @@ here_close(PyObject *self, PyObject *unused)
     (void)unused;
     here->map = NULL;
     here->late_count = 0;
+    here->slowed = here->wanted = 0; /* nobody is held up for a run that is over */
     assign(&here->buffer, Py_None);
     Py_RETURN_NONE;
 }
@@ -1292,8 +1293,6 @@ does after that interval: by a pending call, which does nothing else. */
 static pthread_mutex_t rests = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turned;
 static int ended, waiting, asked; /* the rest is over for good; it asks for the interpreter; the main thread will let go */
-static void (*tell)(void *);       /* that there is something to do, in Pythons 3.10 to 3.12, */
-static void *interpreter;          /* where a pending call of another thread's waits until the main thread takes turns */
 static int64_t stood;              /* ns that the main thread did so */
 
 #define LET_GO 50000000 /* ns at the most, where CPUs are short; the interpreter's own way of it has no end */
@@ -1332,25 +1331,6 @@ let_go(void *nothing)
     return 0;
 }
 
-/* Find what the interpreter has for an exception that another thread sends: the main thread looks, finds none, and makes
-the pending calls. In 3.8 these are told anyhow, and since 3.13 to the thread that they are for; in 3.9 they wait. */
-static void
-learn_to_tell(void)
-{
-    void *(*get)(void);
-    long minor = 0;
-    if (strncmp(Py_GetVersion(), "3.", 2) == 0)
-        minor = strtol(Py_GetVersion() + 2, NULL, 10);
-    if (minor < 10 || minor > 12)
-        return;
-    *(void **)&get = dlsym(RTLD_DEFAULT, "PyInterpreterState_Get");
-    *(void **)&tell = dlsym(RTLD_DEFAULT, "_PyEval_SignalAsyncExc");
-    if (get == NULL)
-        tell = NULL;
-    else
-        interpreter = get();
-}
-
 static PyObject *
 rest_begin(PyObject *module, PyObject *nothing)
 {
@@ -1362,7 +1342,6 @@ rest_begin(PyObject *module, PyObject *nothing)
     pthread_cond_init(&turned, &clock);
     pthread_condattr_destroy(&clock);
     ended = waiting = asked = 0;
-    learn_to_tell();
     Py_RETURN_NONE;
 }
 
@@ -1388,8 +1367,6 @@ rest(PyObject *module, PyObject *seconds)
     pthread_mutex_unlock(&rests);
     if (ask && Py_AddPendingCall(let_go, NULL) < 0)
         asked = 0; /* there are too many: it comes when it comes */
-    if (!over && tell != NULL)
-        tell(interpreter);
     PyEval_RestoreThread(mine);
     pthread_mutex_lock(&rests);
     waiting = 0;
@@ -1435,6 +1412,11 @@ stack_of(PyObject *frames, PyObject *thread, Py_ssize_t most)
     }
     frame = PyObject_GetItem(all, thread);
     Py_DECREF(all);
+    if (frame == NULL && PyErr_ExceptionMatches(PyExc_KeyError)) { /* it runs no Python: the interpreter is about to end */
+        PyErr_Clear();
+        Py_DECREF(found);
+        Py_RETURN_NONE;
+    }
     while (frame != NULL && frame != Py_None && PyList_Size(found) < most) {
         PyObject *text = described(&frame);
         if (text == NULL || PyList_Append(found, text) < 0) {
@@ -1464,7 +1446,7 @@ done(PyObject *result)
     return result == NULL ? -1 : 0;
 }
 
-/* look(frames, thread, most, collecting, collect_not, collect): the collector (gc.isenabled, disable and enable) is off for
+/* look((frames, thread, most, collecting, collect_not, collect)): the collector (gc.isenabled, disable and enable) is off for
 as long as we hold the interpreter anyhow, so that nobody can see it: no finalizer of theirs runs on our thread. */
 static PyObject *
 look(PyObject *module, PyObject *args)
@@ -1512,7 +1494,7 @@ rest_end(PyObject *module, PyObject *nothing)
 static PyMethodDef functions[] = {
     {"rest_begin", rest_begin, METH_NOARGS, "Make ready for a thread that rests."},
     {"rest", rest, METH_O, "Rest for so many seconds; return whether it is over for good."},
-    {"look", look, METH_VARARGS, "Return the frames of a thread, in words, the outermost first."},
+    {"look", look, METH_O, "Return the frames of a thread, in words, the outermost first."},
     {"rest_stood", rest_stood, METH_NOARGS, "Return ns that the main thread was held up by it, all in all."},
     {"rest_end", rest_end, METH_NOARGS, "Have whoever rests return at once."},
     {"through", through, METH_VARARGS, "Call a function as a mode of torch's is asked to."},

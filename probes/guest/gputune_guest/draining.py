@@ -53,7 +53,8 @@ def begins(mine, known, t1):
     """
     if not getattr(here, "trouble", False) and here.phase is None and spans.get_ident() == here.trainer:
         _consider(mine, known, t1)
-    return bool(_under_way)
+    theirs = mine.gone()
+    return theirs is not None and id(theirs) in _under_way
 
 
 def _consider(mine, known, t1):
@@ -61,7 +62,7 @@ def _consider(mine, known, t1):
     if pace is None:
         return
     spent = _known.setdefault(mine.loader, _Spent())
-    others = sum(each.count for each in known if each is not mine)
+    others = sum(each.count for each in list(known) if each is not mine)
     aside, spent.others = spent.others != others, others  # of a loader drawn from side by side nobody is idle
     if aside or spent.never or pace.seen < filling.FIRST or t1 < max(spent.due, pace.began + filling.FIRST_NS):
         return
@@ -91,6 +92,10 @@ def _begin(theirs, mine, pace, spent, t1):
     _Drain(mine, spent, until, type(theirs)._get_data).begin(theirs)
 
 
+class _LooseError(Exception):
+    """Indices whose owner may change them before they are handed out."""
+
+
 class _Drain:
     """One such moment of an iterator, which ends at `until` (ns) whatever was seen by then; `get`: its `_get_data`."""
 
@@ -113,10 +118,13 @@ class _Drain:
         """Stand in the place of a queue's `put`, which torch calls with a batch's number and indices."""
         try:
             if not args and not kwargs and now() < self.until and _is_task(task):
-                if _is_fixed(task[1]):
-                    self.held.append((queue, task))
-                    return
-                self.spent.never = True
+                self.held.append((queue, (task[0], _copied(task[1]), *task[2:])))
+                return
+        except _LooseError:
+            self.spent.never = True
+        except Exception as error:
+            wrapping.swallow(error)
+        try:
             self.end(self.mine.gone())
         except Exception as error:
             wrapping.swallow(error)
@@ -129,7 +137,7 @@ class _Drain:
             t0 = self._before(theirs)
         except Exception as error:
             wrapping.swallow(error)
-            self._hand_out(len(self.held))
+            self._give_up()
         try:
             data = self.get(theirs)
         except BaseException as error:
@@ -148,6 +156,10 @@ class _Drain:
             self.end(theirs)
             return 0
         self.began = self.began or t0
+        due = sum(task[0] <= theirs._rcvd_idx for _queue, task in self.held)
+        if due > 1:  # a worker's stream has ended, and nobody waits for what was its own
+            self.end(theirs)
+            return 0
         self.alone += 1
         self._hand_out(1)
         return t0
@@ -162,9 +174,19 @@ class _Drain:
 
     def _hand_out(self, count):
         for _ in range(count):
-            queue, task = self.held[0]
-            type(queue).put(queue, task)
-            self.held.popleft()
+            queue, task = self.held.popleft()
+            try:
+                type(queue).put(queue, task)
+            except BaseException:
+                self.held.appendleft((queue, task))
+                raise
+
+    def _give_up(self):
+        """Hand out what is left, after an error of ours."""
+        try:
+            self._hand_out(len(self.held))
+        except Exception as error:
+            wrapping.swallow(error)
 
     def end(self, theirs):
         """Hand out all that was withheld, and leave everything as it was."""
@@ -187,11 +209,13 @@ def _is_task(task):
     return type(task) is tuple and len(task) > 1 and type(task[0]) is int
 
 
-def _is_fixed(indices):
-    """Return whether indices stay what they are: numbers and the like, in a list that is the batch's own."""
+def _copied(indices):
+    """Return indices that stay what they are, whatever their owner does with a list of them. Raises _LooseError."""
     if type(indices) in (list, tuple):
-        return all(map(_is_fixed, indices))
-    return isinstance(indices, FIXED)
+        return type(indices)([_copied(index) for index in indices])
+    if isinstance(indices, FIXED):
+        return indices
+    raise _LooseError
 
 
 def before_reset(theirs):
@@ -223,5 +247,6 @@ def _forked():
     _known.clear()
 
 
-wrapping.after_fork(_forked)
+wrapping.after_fork(_forked, anew=False)
+wrapping.at_anew(lambda: _stop(before_reset))  # the workers of an iterator that goes on wait for what is withheld
 wrapping.at_exit(lambda: _stop(before_reset))

@@ -12,7 +12,8 @@ what was seen is told by the training thread, on a sampled batch.
 A look takes the interpreter for as long as the stack is deep. What looks cost is measured, and they come so rarely
 that it is a thousandth of the time at the most. The main thread is asked to let go of the interpreter where it is, for
 one that waits until it does so by itself would see the calls that wait. That and the look at its frames are done in C
-(`_fast.c`); without that part nobody looks. In 3.9 it cannot be asked: plain Python is seen too seldom there.
+(`_fast.c`); without that part nobody looks. In 3.9 to 3.12 it hears of that once somebody has waited for 5 ms:
+plain Python between calls that let go of the interpreter is seen too seldom there.
 """
 
 import _thread
@@ -87,7 +88,8 @@ class _Looker:
     """Looks at the thread `main`, and tells in the file at `path` what it sees."""
 
     def __init__(self, path, main):
-        self._path, self._main, self._pid = path, main, os.getpid()
+        self._path, self._pid = path, os.getpid()
+        self._how = sys._current_frames, main, DEEP, gc.isenabled, gc.disable, gc.enable
         self._began = clock()
         self._looks, self._spent, self._chance = 0, 0.0, 1
         self._kept = []
@@ -105,8 +107,9 @@ class _Looker:
         self._gone, self._native = _thread.allocate_lock(), 0
         self._gone.acquire()
         blocked = signal.valid_signals() if hasattr(signal, "valid_signals") else range(1, signal.NSIG)
-        kept = signal.pthread_sigmask(signal.SIG_BLOCK, set(blocked) - {getattr(signal, name) for name in FATAL})
+        kept = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # first: a handler may raise where they are blocked
         try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, set(blocked) - {getattr(signal, name) for name in FATAL})
             _thread.start_new_thread(self._run, (self._gone, self._pause()))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, kept)
@@ -141,18 +144,19 @@ class _Looker:
     @property
     def cost(self):
         """Return s that a look takes of the main thread's time."""
-        return (self._spent + fast.rest_stood() / 1e9) / max(1, self._looks)
+        return (self._spent + fast.rest_stood() / 1e9) / (self._looks or 1)
 
     def _pause(self):
         """Return s to the next look: of a distance that keeps no time with the training."""
-        mean = min(LONGEST, max(SHORTEST, (clock() - self._began) / SETTLED))
-        if self._looks:
-            mean = max(mean, self.cost / SHARE)
+        mean = (clock() - self._began) / SETTLED
+        mean = SHORTEST if mean < SHORTEST else LONGEST if mean > LONGEST else mean  # a call has a tuple
+        if self._looks and self.cost / SHARE > mean:
+            mean = self.cost / SHARE
         self._chance = (self._chance * 1103515245 + 12345) & 0x7FFFFFFF
         return mean * (0.1 + 1.8 * (self._chance >> 16) / 0x8000)
 
     def _look(self):
-        frames = fast.look(sys._current_frames, self._main, DEEP, gc.isenabled, gc.disable, gc.enable)
+        frames = fast.look(self._how)
         self._looks += 1
         if frames is not None and len(self._kept) < MOST:  # else nobody has read what was told before
             self._kept.append(f"{now()} thread ({self._pid}): MainThread;{frames} 1\n")
@@ -184,12 +188,19 @@ def _before_fork():
         _looker.stop()
 
 
+def _anew():
+    if _looker is not None:
+        _looker.stop()  # it is of the run that is over
+    _forked()
+
+
 def _forked():
     global _looker, _over
     _looker, _over = None, not hasattr(fast, "rest")
 
 
 wrapping.before_fork(_before_fork)
-wrapping.after_fork(_forked)
+wrapping.after_fork(_forked, anew=False)
+wrapping.at_anew(_anew)
 wrapping.at_exit(finish)
 ring.at_farewell(finish)

@@ -137,6 +137,8 @@ def _begin(key, number, count, t1):
             return
         pace = _kept[key] = _Pace()
     pace.learn(number, count, t1)
+    if here.slowed and here.slow_of != number and t1 > _tried:
+        here.slowed = 0  # it was to be over by now, and goes on nowhere: a pass that was broken off
     if here.slowed or here.passes < FIRST or pace.seen < RECENT or not _turns.mine(here.passes):
         return
     calm = int(CALM * pace.round)

@@ -299,6 +299,11 @@ def after_fork(function, anew=True):
         _anew.append(call)
 
 
+def at_anew(function):
+    """Have a function called where another run begins in this process."""
+    _anew.append(quiet(function))
+
+
 def anew():
     """Forget what the ring of an earlier run was told."""
     for call in _anew:
