@@ -59,7 +59,8 @@ def _in_turns(outlook: Outlook) -> Iterator[Finding]:
     yield Finding(
         id="oversubscribed-workers",
         says=(
-            f"{_workers(loader.num_workers)} more than they spare: with nobody else in the way a batch takes "
+            f"{_workers(loader.num_workers)} more than {'it spares' if loader.num_workers == 1 else 'they spare'}: "
+            "with nobody else in the way a batch takes "
             f"{mean(makings) * 1e3:.3g} ms to make and a step {mean(steps) * 1e3:.3g} ms, and a round takes "
             f"{outlook.per_batch * 1e3:.3g} ms now: the rest is handing over, and turns at the CPUs"
         ),
