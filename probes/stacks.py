@@ -27,7 +27,7 @@ from typing import IO
 from gputune.core.sample import Metric, Note, Reading, Stack, Target, Ticks, Unavailable, now
 from gputune.core.units import NS
 from gputune.host import ptrace
-from gputune.host.asking import Asking
+from gputune.host.asking import Asking, raw_stacks
 
 METRICS: tuple[Metric, ...] = ()
 PERIOD = 1.0  # s; a pipe that fills up holds up py-spy, nothing else
@@ -289,11 +289,8 @@ def held_stacks(raw: str, complained: str, pid: int, t: int) -> list[Stack]:
 
 def _by_thread(raw: str, pid: int, t: int) -> dict[str, list[Stack]]:
     threads: dict[str, list[Stack]] = {}
-    for line in raw.splitlines():
-        path, _, count = line.rpartition(" ")
-        thread, *frames = path.split(";")
-        if frames and count.isdigit():
-            threads.setdefault(thread, []).append(Stack(t, pid, tuple(frames), int(count)))
+    for thread, frames, count in raw_stacks(raw):
+        threads.setdefault(thread, []).append(Stack(t, pid, frames, count))
     return threads
 
 

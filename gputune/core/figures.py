@@ -48,10 +48,14 @@ def mean(values: Iterable[float]) -> float:
 
 def standard_error(values: Sequence[float]) -> float:
     """Return the relative standard error of a mean, 0 of less than two values."""
+    middle = mean(values)
+    return deviation_of_mean(values) / middle if len(values) > 1 and middle > 0 else 0.0
+
+
+def deviation_of_mean(values: Sequence[float]) -> float:
+    """Return the standard error of a mean of two values or more, in their unit."""
     middle, count = mean(values), len(values)
-    if count < 2 or middle <= 0:
-        return 0.0
-    return math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1) / count) / middle
+    return math.sqrt(sum((value - middle) ** 2 for value in values) / (count - 1) / count)
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -7,6 +7,7 @@ The guest in it is asked by a file beside its ring, and answers in another one
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from gputune.core.sample import Stack
@@ -71,11 +72,14 @@ def stacks_in(answer: str, pid: int) -> list[Stack]:
 
     The last line may have lost its end.
     """
-    found = []
-    for line in answer.splitlines():
+    lines = ((head.partition(" ")[0], frames, count) for head, frames, count in raw_stacks(answer))
+    return [Stack(int(t), pid, frames, count) for t, frames, count in lines if t.isdecimal()]
+
+
+def raw_stacks(text: str) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Yield what py-spy's raw format says of each stack: its thread, frames from the outermost on, how often seen."""
+    for line in text.splitlines():
         path, _, count = line.rpartition(" ")
-        head, *frames = path.split(";")
-        t = head.partition(" ")[0]
-        if frames and count.isdecimal() and t.isdecimal():
-            found.append(Stack(int(t), pid, tuple(frames), int(count)))
-    return found
+        thread, *frames = path.split(";")
+        if frames and count.isdecimal():
+            yield thread, tuple(frames), int(count)

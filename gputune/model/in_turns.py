@@ -5,11 +5,9 @@ the hand-over and turns at the CPUs, is in neither, and is what goes.
 """
 
 import math
-from collections.abc import Sequence
-from statistics import stdev
 from typing import TYPE_CHECKING
 
-from gputune.core.figures import NORMAL, TINY, mean
+from gputune.core.figures import NORMAL, TINY, deviation_of_mean, mean
 from gputune.core.finding import ERROR, MOST, Speedup
 from gputune.model.minimum_samples import LEAST_SAMPLED
 
@@ -37,11 +35,6 @@ def without_workers(outlook: "Outlook") -> Speedup | None:
         left = outlook.whole - (usual - seconds * crowd - outlook.picking) * rounds - starts
         return min(MOST, outlook.whole / max(TINY, left))
 
-    error = NORMAL * math.hypot(_error(alone.makings), _error(alone.steps))
+    error = NORMAL * math.hypot(deviation_of_mean(alone.makings), deviation_of_mean(alone.steps))
     least = gain(min(making, outlook.making) + stepping + error) / (1 + ERROR + outlook.unsure)
     return Speedup(low=least, likely=least, high=MOST, at_least=True)
-
-
-def _error(series: Sequence[float]) -> float:
-    """Return the standard error of a mean."""
-    return stdev(series) / math.sqrt(len(series))

@@ -4,9 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import stdev
 
-from gputune.core.figures import NORMAL, TINY, mean
+from gputune.core.figures import NORMAL, TINY, deviation_of_mean, mean
 from gputune.core.finding import MOST, Speedup
 from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.model.batch_handoff import hand_over_of
@@ -214,7 +213,7 @@ class MeasuredLoop:
             return None
         paused = sum(mean(series) for series in self.loader.pauses.values())
         usual, ready = self.per_batch - paused, mean(rounds)
-        error = NORMAL * stdev(rounds) / math.sqrt(len(rounds))
+        error = NORMAL * deviation_of_mean(rounds)
         if self._behind > error:  # a host's rounds are not the loop's
             return None
 

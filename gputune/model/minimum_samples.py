@@ -4,11 +4,9 @@ Twenty batches of the steady state, as a rule. Eight that are all alike tell as 
 (1.96 cv / e)^2 of them, cv being what they vary by.
 """
 
-import math
 from collections.abc import Sequence
-from statistics import stdev
 
-from gputune.core.figures import NORMAL, mean
+from gputune.core.figures import NORMAL, deviation_of_mean, mean
 from gputune.features import Loader, Process
 
 LEAST_BATCHES = 20  # of the steady state: below them nothing is concluded, unless they are alike
@@ -64,4 +62,4 @@ def sure(*series: Sequence[float], of: float) -> bool:
     """Return whether the means of these are all known, together to within `SURE` of so many s."""
     if min(map(len, series)) < ALIKE_BATCHES:
         return False
-    return sum(NORMAL * stdev(each) / math.sqrt(len(each)) for each in series) <= SURE * of
+    return sum(NORMAL * deviation_of_mean(each) for each in series) <= SURE * of

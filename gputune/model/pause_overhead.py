@@ -9,9 +9,8 @@ Workers, on the other hand, fill their queue in a pause, so the rounds after it 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import stdev
 
-from gputune.core.figures import NORMAL, mean
+from gputune.core.figures import NORMAL, deviation_of_mean, mean
 from gputune.features import Loader
 
 APART = 2  # steps after a pause before a round can be a quiet one: its own and the next are the pause's
@@ -43,7 +42,7 @@ def aftermath(loader: Loader, span: str) -> Aftermath:
     excesses = list(_excesses(rest, pauses, apart))
     if len(excesses) < LEAST:
         return Aftermath(0.0, 0.0, 0)
-    error, excess = stdev(excesses) / math.sqrt(len(excesses)), mean(excesses)
+    error, excess = deviation_of_mean(excesses), mean(excesses)
     believed = excess**2 / (excess**2 + error**2) if error else 1.0
     return Aftermath(excess * believed, NORMAL * error, apart)
 

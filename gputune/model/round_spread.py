@@ -1,13 +1,11 @@
 """How well the mean round of a run is known: by the means of parts of it, for rounds in a row are alike."""
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import stdev
 
-from gputune.core.figures import mean
+from gputune.core.figures import mean, standard_error
 
-PARTS = 10  # whose means say how sure the mean of all is: as many as `gputune/experiment/pace.py` has
+PARTS = 10  # whose means say how sure the mean of all is: as many as `gputune/experiment/line.py` has
 FEWEST = 4  # of them, below which nobody knows
 SHORTEST = 5  # rounds in one
 
@@ -22,5 +20,4 @@ def error_of_mean(series: Sequence[float]) -> float | None:
         return None
     ends = [len(series) * number // count for number in range(count + 1)]
     parts = [mean(series[start:end]) for start, end in pairwise(ends)]
-    middle = mean(parts)
-    return stdev(parts) / math.sqrt(count) / middle if middle > 0 else None
+    return standard_error(parts) if mean(parts) > 0 else None

@@ -7,33 +7,9 @@ import pytest
 
 from gputune.core.events import STANDS, Kind, Record
 from tests.guest.conftest import Watched
+from tests.guest.training import TRAINING
 
-CODE = """
-import hashlib, os, signal, sys, time
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-class Data(Dataset):
-    def __len__(self): return 4 * 400
-    def __getitem__(self, index):
-        time.sleep(making)
-        return torch.full((8,), float(index)), torch.rand(1)
-
-def train(**options):
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    net = torch.nn.Linear(8, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-7)
-    seen = hashlib.md5()
-    for x, y in DataLoader(Data(), batch_size=4, shuffle=True, **options):
-        loss = (net(x) - y).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        seen.update(str(loss.item()).encode())
-        time.sleep(step)
-    print(seen.hexdigest(), torch.rand(1).item())
-"""
+CODE = f"batches = 400\n{TRAINING}"
 
 
 def stood(run: Watched) -> list[Record]:

@@ -12,36 +12,11 @@ import pytest
 
 from gputune.core.events import SLOWS, Kind, Record
 from tests.guest.conftest import GUEST, Watched
+from tests.guest.training import TRAINING
 
 SOON = """
 from gputune_guest import slowing
 slowing.FIRST_NS, slowing.CALM, slowing.UNLIKE = 0, 0, 1e9  # whatever else goes on on this machine
-"""
-CODE = """
-import hashlib, os, random, signal, sys, threading, time
-import numpy
-import torch
-from torch.utils.data import DataLoader, Dataset
-
-class Data(Dataset):
-    def __len__(self): return 4 * batches
-    def __getitem__(self, index):
-        return torch.full((8,), float(index)), torch.rand(1)
-
-def train(**options):
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    net = torch.nn.Sequential(torch.nn.Linear(8, 1), torch.nn.Dropout(0.1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-7)
-    seen = hashlib.md5()
-    for x, y in DataLoader(Data(), batch_size=4, shuffle=True, **options):
-        loss = (net(x) - y).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        seen.update(str(loss.item()).encode())
-        time.sleep(step)
-    print(seen.hexdigest(), torch.rand(1).item(), random.random(), numpy.random.rand())
 """
 PURE = {"GPUTUNE_GUEST_PURE": "1"}
 
@@ -51,7 +26,7 @@ def slowed(run: Watched, process: int | None = None) -> list[Record]:
 
 
 def code(call: str, *, batches: int = 300, step: float = 0.004, more: str = "", soon: str = SOON) -> str:
-    return f"batches, step = {batches}, {step}\n{soon}\n{CODE}\nrandom.seed(1); numpy.random.seed(1)\n{more}\n{call}\n"
+    return f"batches, making, step = {batches}, 0, {step}\n{soon}\n{TRAINING}\n{more}\n{call}\n"
 
 
 @pytest.fixture(autouse=True)

@@ -117,18 +117,23 @@ class _Drain:
     def put(self, queue, task, *args, **kwargs):
         """Stand in the place of a queue's `put`, which torch calls with a batch's number and indices."""
         try:
-            if not args and not kwargs and now() < self.until and _is_task(task):
-                self.held.append((queue, (task[0], _copied(task[1]), *task[2:])))
+            if not args and not kwargs and self._withholds(queue, task):
                 return
-        except _LooseError:
-            self.spent.never = True
-        except Exception as error:
-            wrapping.swallow(error)
-        try:
             self.end(self.mine.gone())
         except Exception as error:
             wrapping.swallow(error)
         type(queue).put(queue, task, *args, **kwargs)
+
+    def _withholds(self, queue, task):
+        """Withhold a task if its time has not come; return whether it did."""
+        if now() >= self.until or not _is_task(task):
+            return False
+        try:
+            self.held.append((queue, (task[0], _copied(task[1]), *task[2:])))
+        except _LooseError:
+            self.spent.never = True
+            return False
+        return True
 
     def get_data(self):
         """Stand in the place of theirs, which waits for a batch that is not there yet."""

@@ -150,8 +150,8 @@ class _Looker:
         """Return s to the next look: of a distance that keeps no time with the training."""
         mean = (clock() - self._began) / SETTLED
         mean = SHORTEST if mean < SHORTEST else LONGEST if mean > LONGEST else mean  # a call has a tuple
-        if self._looks and self.cost / SHARE > mean:
-            mean = self.cost / SHARE
+        dear = self.cost / SHARE if self._looks else 0.0
+        mean = dear if dear > mean else mean
         self._chance = (self._chance * 1103515245 + 12345) & 0x7FFFFFFF
         return mean * (0.1 + 1.8 * (self._chance >> 16) / 0x8000)
 
