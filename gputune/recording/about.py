@@ -1,6 +1,7 @@
 """run.json: what a run folder says of itself, and what it says when it cannot be read."""
 
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from gputune.core.sample import Json
 from gputune.recording.folder import FINDINGS, RUN
 
 SCHEMA_VERSION = 1
+VERSION = "schema_version"
+CRC = "crc32"  # its first field: the checksum of the others, as Python writes them in one line
 LONGEST = 1 << 62  # ns, 146 years: with a time of the monotonic clock it is still a 64-bit number
 
 
@@ -44,11 +47,38 @@ class NewerRun(GputuneError):  # noqa: N818 - as above
         )
 
 
+class ChangedRun(NotARun):
+    """Its run.json is not what was written: a disk, a copy, or somebody has changed it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "its `run.json` is not what was written: damaged, or changed by hand")
+        self.hint = f"copy the run folder again; if you have changed it, take its line `{CRC}` out"
+
+
+def sealed(about: Mapping[str, Json]) -> bytes:
+    """Return run.json as it is written: with a checksum of what it says."""
+    told = _told(about)
+    return json.dumps({CRC: _sum(told), **told}, indent=1).encode() + b"\n"
+
+
+def _told(about: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in about.items() if name != CRC}
+
+
+def _sum(about: Mapping[str, Json]) -> str:
+    return f"{zlib.crc32(json.dumps(about).encode()):08x}"
+
+
+def _is_whole(found: Mapping[str, Json]) -> bool:
+    """Return whether it says what was written. One without a checksum, as all were before, begins with its version."""
+    return found[CRC] == _sum(_told(found)) if CRC in found else next(iter(found)) == VERSION
+
+
 def read(folder: Path) -> dict[str, Json]:
-    """Return run.json. Raises NotARun or NewerRun."""
+    """Return run.json without its checksum. Raises NotARun or NewerRun."""
     try:
         found = json.loads(opening.read(Path(folder, RUN)))
-        version = found["schema_version"]
+        version = found[VERSION]
     except FileNotFoundError:
         raise NotARun(folder, "it has no `run.json`", mistyped=True) from None
     except OSError as error:
@@ -59,9 +89,12 @@ def read(folder: Path) -> dict[str, Json]:
         raise NewerRun(folder, version, found.get("gputune"))
     try:
         offset(found)
-    except (ValueError, KeyError):
+        whole = _is_whole(found)
+    except (ValueError, KeyError, RecursionError):
         raise NotARun(folder, "its `run.json` is damaged") from None
-    return dict(found)
+    if not whole:
+        raise ChangedRun(folder)
+    return _told(found)
 
 
 def _refused(folder: Path, error: OSError) -> str:

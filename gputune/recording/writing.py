@@ -1,7 +1,6 @@
 """The recorder's side of a run folder: cheap on every tick, one `write()` a second, never an exception."""
 
 import importlib
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputune import __version__
 from gputune.core.sample import Json, Reading, now
 from gputune.core.units import NS
-from gputune.recording.about import SCHEMA_VERSION, offset, read
+from gputune.recording.about import SCHEMA_VERSION, offset, read, sealed
 from gputune.recording.folder import RUN, Folder, frames_name, write_all
 from gputune.recording.frames import whole
 from gputune.recording.gap import LOST, Gap, missed
@@ -295,4 +294,4 @@ class Recording:
         if self._folder is not None:
             if self._story is not None:
                 self._about.update(self._story.tell())
-            self._folder.write(RUN, json.dumps(self._about, indent=1).encode() + b"\n")
+            self._folder.write(RUN, sealed(self._about))

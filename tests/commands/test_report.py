@@ -19,6 +19,7 @@ from gputune.commands import _progress
 from gputune.core.events import INLINE, Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
 from gputune.recording import Damaged, Recording
+from gputune.recording.about import sealed
 from gputune.report.rejudging import Way, rejudge
 from tests.conftest import Run
 
@@ -130,7 +131,7 @@ def test_what_was_said_of_a_run_whose_notes_are_lost_is_in_its_run_json(gputune:
         assert told[name] == whole[name], name
     about = json.loads((run / "run.json").read_text())
     for processes in (7, [7, {}, {"process": "x"}, {**about["processes"][0], "notes": [1]}]):
-        (run / "run.json").write_text(json.dumps({**about, "processes": processes, "machine": processes}))
+        (run / "run.json").write_bytes(sealed({**about, "processes": processes, "machine": processes}))
         assert "Traceback" not in gputune("report", run.name, "--json").stderr
 
 
@@ -195,7 +196,7 @@ def test_cut_or_hit_anywhere_a_recording_is_a_verdict_or_damaged(run: Path) -> N
 
 def test_that_a_run_has_no_end_is_said(gputune: Run, run: Path) -> None:
     story = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**story, "exit_code": None, "finished": False}))
+    (run / "run.json").write_bytes(sealed({**story, "exit_code": None, "finished": False}))
     done = gputune("report", run.name)
     assert (done.returncode, done.stderr) == (0, "gputune: `run` still goes on: this is its verdict so far\n")
     for file in (run, *run.rglob("*")):
@@ -401,7 +402,7 @@ def test_a_run_of_which_there_may_be_more_by_now_is_judged_anew(
     gputune: Run, kept: Path, about: dict[str, object]
 ) -> None:
     told = json.loads((kept / "run.json").read_text())
-    (kept / "run.json").write_text(json.dumps({**told, **about}))
+    (kept / "run.json").write_bytes(sealed({**told, **about}))
     assert not is_shown(gputune, kept)
 
 

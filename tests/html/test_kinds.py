@@ -17,6 +17,7 @@ from gputune.launch.job import MARK
 from gputune.proving import proof
 from gputune.proving.proof import Proof, ProofTrial
 from gputune.recording import NewerRun, NotARun
+from gputune.recording.about import sealed
 from gputune.report import attached, following, heading, notes, promises, summary
 from gputune.report.ranks import rank_rows
 from gputune.sweep import result
@@ -194,10 +195,10 @@ def test_the_change_is_a_diff_where_the_script_is_as_it_was(copy: Copy, tmp_path
     story = json.loads((folder / "run.json").read_text())
     loader = {"n": "loader", "where": "train.py:3", "file": str(script)}
     story |= {"processes": [{"notes": [loader]}], "unix_minus_monotonic_ns": 10**18 * 3}
-    (folder / "run.json").write_text(json.dumps(story))
+    (folder / "run.json").write_bytes(sealed(story))
     text = told(folder)
     assert "+    data, batch_size=16, num_workers=6, shuffle=True" in text
-    (folder / "run.json").write_text(json.dumps({**story, "unix_minus_monotonic_ns": 0}))
+    (folder / "run.json").write_bytes(sealed({**story, "unix_minus_monotonic_ns": 0}))
     assert "no diff: the script has changed since this run" in told(folder)
     script.unlink()
     assert "no diff: the script is not on this machine" in told(folder)

@@ -1,5 +1,6 @@
 """An agent: one process that reads its machine, writes that down, and serves it; whatever is done to it."""
 
+import json
 import signal
 import stat
 import subprocess
@@ -15,6 +16,7 @@ from gputune.core.sample import Sample
 from gputune.feeds.rows import Update
 from gputune.nodes.feed import NodesFeed
 from gputune.recording import readings
+from gputune.recording.about import sealed
 from gputune.wire import credentials
 from gputune.wire.address import Address, parse
 from gputune.wire.client import Failed, Far
@@ -156,7 +158,8 @@ def test_a_rebooted_machine_begins_a_new_recording(agents: Callable[..., Any], e
     eventually(lambda: len(written(agent.recording)) > 1)
     agent.end()
     about = agent.recording / "run.json"
-    about.write_text(about.read_text().replace('"boot": "', '"boot": "other-'))
+    told = json.loads(about.read_text())
+    about.write_bytes(sealed({**told, "boot": f"other-{told['boot']}"}))
     agent.start()
     assert (agent.folder / "state" / "machine-before" / "run.json").exists()
     far = Far(agent.address)

@@ -1,5 +1,6 @@
 """Kills, full disks, damage: what was on the disk stays readable, and nothing escapes into the run."""
 
+import contextlib
 import errno
 import json
 import os
@@ -15,8 +16,9 @@ import pytest
 
 from gputune.core.events import Event, Kind, Record
 from gputune.core.sample import Guest, Metric, Note, Sample, now
-from gputune.recording import Recording, load, parquet, readings
+from gputune.recording import NewerRun, NotARun, Recording, load, parquet, readings
 from gputune.recording import folder as folders
+from gputune.recording.about import CRC, read
 from gputune.recording.gap import LOST, unread, unwritten
 from gputune.report.rejudging import _miss
 
@@ -274,6 +276,31 @@ def test_run_json_is_whole_whenever_it_is_read(unfinished) -> None:
         recording.about(number=number)
         assert json.loads((folder / "run.json").read_text())["number"] == number
     assert not list(folder.glob(".run.json*"))
+
+
+def test_no_changed_bit_of_run_json_is_read_as_truth(finished) -> None:
+    folder = finished(1)
+    file = folder / "run.json"
+    data, whole = file.read_bytes(), read(folder)
+    for bit in range(len(data) * 8):
+        torn = bytearray(data)
+        torn[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(torn)
+        with contextlib.suppress(NotARun, NewerRun):
+            assert read(folder) == whole  # it was a space between two fields
+
+
+def test_run_json_without_a_checksum_is_one_of_an_older_version_or_changed_by_hand(finished) -> None:
+    folder = finished(1)
+    file = folder / "run.json"
+    whole = read(folder)
+    file.write_text(file.read_text().replace("train.py:41", "x.py:41"))
+    with pytest.raises(NotARun, match="changed by hand") as refused:
+        read(folder)
+    assert f"`{CRC}`" in refused.value.hint
+    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if CRC not in line))
+    assert read(folder).keys() == whole.keys()
+    assert read(folder) != whole
 
 
 def test_how_a_run_ended_is_told_on_a_disk_that_is_full_to_the_end(unfinished, monkeypatch) -> None:

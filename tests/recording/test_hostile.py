@@ -33,6 +33,7 @@ from gputune.recording import (
     replaying,
     tables,
 )
+from gputune.recording.about import sealed
 from gputune.recording.folder import Folder
 from gputune.recording.following import Follower
 from gputune.recording.frames import Table, frame
@@ -295,7 +296,7 @@ def test_a_column_that_declares_nonsense_is_damage(unfinished: Callable[..., tup
 def test_clocks_beyond_all_time_are_damage(finished: Make, clocks: object) -> None:
     folder = finished(1)
     about = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**about, "unix_minus_monotonic_ns": clocks}))
+    (folder / "run.json").write_bytes(sealed({**about, "unix_minus_monotonic_ns": clocks}))
     with pytest.raises(NotARun, match="damaged"):
         list(readings(folder))
 

@@ -1,6 +1,5 @@
 """The end of a job that several watches have recorded: each leaves what it learnt, the lowest rank speaks for all."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -13,7 +12,8 @@ from gputune.features import Features
 from gputune.features.joined_ranks import Part, decode, encode, joined
 from gputune.launch.job import seats
 from gputune.launch.run import Run
-from gputune.recording.folder import Folder
+from gputune.recording.about import sealed
+from gputune.recording.folder import RUN, Folder
 from gputune.watching.recorder.end import End
 
 LEARNT = "features.json"
@@ -73,7 +73,7 @@ class Crew:
         }
         try:
             with Folder(Path(self._run.job)) as folder:
-                folder.write("run.json", json.dumps(about, indent=1).encode() + b"\n")
+                folder.write(RUN, sealed(about))
         except OSError as error:
             self.troubles.append(f"the job's run.json was not written ({error.strerror or error})")
 

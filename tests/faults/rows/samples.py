@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gputune.core.errors import GputuneError
 from gputune.core.sample import Reading
-from gputune.recording import readings
+from gputune.recording import about, readings
 from tests.faults import runs
 from tests.faults.row import Case, chance, must
 
@@ -59,6 +59,7 @@ class Original:
     def __init__(self, folder: Path, scratch: Path) -> None:
         self.folder = folder
         self.scratch = scratch
+        self.about = about.read(folder)
         self.lines = Counter(map(repr, read(folder, {})))
         self.files = sorted(
             file for file in folder.rglob("*") if file.name.startswith("frames-") or file.suffix == ".parquet"
@@ -91,7 +92,7 @@ def check(original: Original, name: str) -> None:
         must("\n" not in says and len(says) < 500, f"no sentence: {error}")
         return
     if name == "run.json":
-        return  # it holds no samples; what a changed clock does to their times is seen in `hostile`
+        must(about.read(original.scratch) == original.about, "a damaged run.json is read as if it were whole")
     told = sum(said != "retold" for said in lost.values())
     false = found - original.lines
     must(not false or told, f"{sum(false.values())} readings of a damaged {name} were never taken: {sorted(false)[:1]}")
