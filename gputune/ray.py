@@ -27,7 +27,7 @@ from gputune.recording.folder import FINDINGS
 from gputune.report.kept import decoded
 from gputune.report.told import NAMES as FLAT
 from gputune.report.told import told_of as told_of  # noqa: PLC0414 - its public name here, too
-from gputune.verdict.document import Verdict
+from gputune.verdict import living
 from gputune.watching.beside import Host, arrive
 
 KEY = "gputune"  # in a trial's results
@@ -37,12 +37,6 @@ LIVE_S = 2.0  # s between two looks at what is known of a trial that goes on
 SETTLE_S = 10.0  # s that a trial which is over already gets to tell where it was
 END_S = 60.0  # s that the last recorders get to say what they have found
 LOOK_S = 0.1  # s between looks, where one waits
-
-
-class _Whole(msgspec.Struct):
-    """As much of `live.json` as is used."""
-
-    whole: Verdict
 
 
 @dataclass(slots=True)
@@ -178,7 +172,7 @@ class Recording:
                 self._found(watched, told)
             elif isinstance(told, bytes) and told:
                 with suppress(msgspec.DecodeError):
-                    watched.told.update(told_of(msgspec.json.decode(told, type=_Whole).whole))
+                    watched.told.update(told_of(living.decoded(told).whole))
         elif watched.news is None and time.monotonic() - watched.news_at > (LOOK_S if watched.left else LIVE_S):
             watched.news_at = time.monotonic()
             ask = watched.host.found if watched.left else watched.host.live

@@ -25,7 +25,9 @@ from gputune.report.kept import kept
 from gputune.runs.jobs import job_of
 from gputune.runs.places import first_seat, identity, recorded_on
 from gputune.runs.whereabouts import fresh
-from gputune.verdict.document import SCHEMA_VERSION, Verdict
+from gputune.verdict import living
+from gputune.verdict.document import Verdict
+from gputune.verdict.living import Live
 
 if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
@@ -33,16 +35,6 @@ if TYPE_CHECKING:
 LONGEST_NAME = 60  # characters
 GONE = "its recording is gone: the folder was removed, or holds another run; this is what was seen of it"
 T = TypeVar("T")
-
-
-class _LiveFile(msgspec.Struct):
-    """What the screen wants of `live.json` (`gputune/watching/recorder/live.py`)."""
-
-    schema_version: int
-    updated_s: float
-    judged_s: float | None
-    whole: Verdict
-    window: Verdict
 
 
 class OneRun:
@@ -226,7 +218,7 @@ class OneRun:
         return max(0.0, (ended - began) / NS if state == "ended" and ended else known)
 
     def _verdicts(
-        self, state: RunState, live: _LiveFile | None, length: float
+        self, state: RunState, live: Live | None, length: float
     ) -> tuple[Verdict | None, Verdict | None, float | None]:
         """Return the verdict on the whole, that on the last minute, and when (s) the findings were made."""
         if self._at is not None:
@@ -273,11 +265,8 @@ class OneRun:
         return known[1]  # type: ignore[return-value] # kept by the name that `load` belongs to
 
 
-def _live(folder: Path) -> _LiveFile:
-    found = opening.document(folder / LIVE, _LiveFile)
-    if found.schema_version > SCHEMA_VERSION:
-        raise ValueError("of a newer gputune")
-    return found
+def _live(folder: Path) -> Live:
+    return living.decoded(opening.read(folder / LIVE))
 
 
 def _name(story: dict[str, Json], folder: Path) -> str:

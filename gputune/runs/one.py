@@ -17,17 +17,12 @@ from gputune.report.kept import kept as kept_verdict
 from gputune.report.kept import verdict_of
 from gputune.runs.places import first_seat
 from gputune.runs.whereabouts import fresh
+from gputune.verdict import living
 from gputune.verdict.document import Verdict
 
 ENDED = "ended"
 GOES_ON = "live"
 KILLED = "killed"  # nobody wrote how it ended: gputune itself was killed, or the machine went down
-
-
-class _Live(msgspec.Struct):
-    """The part of `live.json` that counts here."""
-
-    whole: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class Kept:
 
     def _so_far(self) -> Verdict | None:
         try:
-            return opening.document(self.place / LIVE, _Live).whole
+            return living.decoded(opening.read(self.place / LIVE)).whole
         except (OSError, msgspec.DecodeError):  # it has ended since, or is of another version
             return None
 

@@ -65,7 +65,7 @@ def test_a_live_run_is_followed(recorded: Make) -> None:
     assert (row.state, row.verdict) == ("live", None)
     assert row.length == pytest.approx(4.0)
     verdict = rejudge(folder)
-    live = {"schema_version": 1, "updated_s": 4.0, "judged_s": 3.5, "whole": verdict, "window": verdict}
+    live = {"updated_s": 4.0, "judged_s": 3.5, "window_s": 4.0, "whole": verdict, "window": verdict}
     (folder / LIVE).write_bytes(msgspec.json.encode(live))
     row = looked(run)
     assert row.judged == 3.5

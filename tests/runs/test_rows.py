@@ -83,8 +83,9 @@ def test_a_run_without_a_verdict_is_listed_without_being_judged(run: Make) -> No
 def test_a_run_that_was_killed_tells_how_fast_it_last_was(run: Make) -> None:
     folder = run("a", about={"exit_code": None, "finished": False})
     whole = json.loads((folder / "findings.json").read_text())
+    live = {"updated_s": 60.0, "judged_s": 60.0, "window_s": 60.0, "whole": whole, "window": whole}
     (folder / "findings.json").unlink()
-    (folder / "live.json").write_text(json.dumps({"schema_version": 1, "whole": whole}))
+    (folder / "live.json").write_text(json.dumps(live))
     age(folder)
     found = row(folder)
     assert (found.state, found.samples_per_s, found.wall_s) == ("killed", 800.0, 60.0)

@@ -28,6 +28,7 @@ from gputune.launch.run import Run
 from gputune.recording.folder import LIVE
 from gputune.verdict.building import Overhead, Verdict, abstained, build
 from gputune.verdict.document import Tuned
+from gputune.verdict.living import Live
 from gputune.watching.recorder.siblings import Siblings
 
 WINDOW = 60.0  # s
@@ -44,21 +45,6 @@ DEAREST = 0.02  # of a core: ... unless that took more since the last one, as on
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
 KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
-
-
-class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The document. `window` is of the last `window_s` seconds; both it and `whole` are as `findings.json` is.
-
-    `updated_s` and `judged_s` are s from the run's start; at the latter the findings were made, or the run was found to
-    be as it was when they were. Null: nothing was judged yet.
-    """
-
-    schema_version: int = 1
-    updated_s: float
-    judged_s: float | None
-    window_s: float
-    whole: Verdict
-    window: Verdict
 
 
 @dataclass(slots=True)
