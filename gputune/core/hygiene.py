@@ -30,9 +30,10 @@ _ALONE = (
     r"(?:wandb|hf|openai|anthropic|comet|neptune|clearml|azure|aws|gcp|google|github|gitlab|kaggle|s3|ssh|master|shared|"
     r"service|client|storage|app|auth|db|root|admin|user)[-_.]?key)"
 )
+_WITHIN = r"(?:secrets|credentials)\.[\w.\-]+"  # of a group of settings that is called so: `secrets.hub`
 _CAMEL = r"(?-i:Auth|Pat|Pwd|Dsn|Sas)"
 _MORE = r"(?:[-_.](?:id|value|string|key|b64|base64|prod|production|staging|dev|test|live|new|old|primary|secondary))?"
-_WORD = rf"(?:[\w.\-]*(?:{_END}|[a-z0-9]{_CAMEL})|(?:[\w.\-]*[-_.])?{_ALONE}){_MORE}(?:[-_.]?[0-9]{{1,3}})?"
+_WORD = rf"(?:[\w.\-]*(?:{_WITHIN}|{_END}|[a-z0-9]{_CAMEL})|(?:[\w.\-]*[-_.])?{_ALONE}){_MORE}(?:[-_.]?[0-9]{{1,3}})?"
 _NAME = re.compile(rf"^-{{0,2}}{_WORD}$", re.IGNORECASE)
 _PAIR = re.compile(r"^(?P<name>-{0,2}[\w.\-]+)(?P<sign>[=:])(?P<value>.+)$", re.DOTALL)
 # What may stand in front of a word is bound to a place where it can begin: arguments of 100 KB must not take minutes.
@@ -61,18 +62,19 @@ _BEGUN = (
     r"(?:api|access|secret|private)[-_]ke?"
 )
 _SHORTENED = rf"--(?:[\w.\-]*[-_.])?(?:{_BEGUN})"
-_SETS = r"set|config|configure|create|setx"  # `set NAME VALUE`
+_SETS = r"set|config|configure|create|setx|modify"  # `set NAME VALUE`
 _ASKS = r"login\b|-stdin\b|--?with-\w+|passw|passphrase|token|secret|credential|sudo\s+-\w*S"  # what reads a secret
 _GIVES = r"\b(?:echo|printf)\s+(?:-\w+\s+|[\"']?%s(?:\\n)?[\"']?\s+)*"
 _HEADS = (
+    # login('me', '…'), HTTPBasicAuth('me', '…'): before `auth=` takes such a call for the value
+    rf"(?P<head>\b(?:login|http\w{{0,10}}auth)\([^()]{{1,120}},\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",
     rf"(?P<head>{_START}{_WORD}{_SIGN}[\[({{])(?!\*\*\*)[^\])}}]+",  # name=('…', '…'), to the bracket's end
     rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}{_QUOTE}){_VALUE}",  # name='…', environ["NAME"] = "…", {"name": "…"}
     rf"(?P<head>{_START}{_WORD}\\?[\"']?\]?{_SIGN}\\?[\"']?)(?!\*\*\*|[\[({{]|{_NOTHING})[^\s\"'&;]+",  # name=…
     rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+{_QUOTE}){_VALUE}",  # --name '…'
     rf"(?P<head>{_START}-{{1,2}}{_WORD}\s+)(?!--|\*\*\*)[^\s\"']+",
-    rf"(?P<head>\b(?:setdefault|putenv|setenv|setattr)\([^\"'()]{{0,80}}[\"']{_WORD}[\"']\s*,\s*{_QUOTE}){_VALUE}",
+    rf"(?P<head>\b(?:setdefault|putenv|setenv|setattr|__setitem__)\([^\"'()]{{0,80}}[\"']{_WORD}[\"']\s*,\s*{_QUOTE}){_VALUE}",
     rf"(?P<head>\blogin\(\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('…'), login(key='…')
-    rf"(?P<head>\blogin\([^()]{{1,120}},\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",  # login('me', '…')
     rf"(?P<head>{_GIVES})(?!\*\*\*)[^|;&\n]{{1,400}}?(?P<tail>\s*\|[^;&\n]{{0,200}}?(?:{_ASKS}))",  # echo S | x login
     rf"(?P<head><<<\s*)(?!\*\*\*)[^\s|;&]+(?P<tail>\s*\|[^;&\n]{{0,200}}?(?:{_ASKS}))",
     rf"(?P<head>(?:{_ASKS})[^;&|\n]{{0,200}}?<<<\s*)(?!\*\*\*)[^\s;&|]+",

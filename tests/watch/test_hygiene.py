@@ -113,6 +113,11 @@ def test_a_secret_is_masked_wherever_it_stands(arguments) -> None:
         "Client(apiKey='{}', retries=3)",
         "connect(user='me', passwd=f'{}')",
         "setattr(settings, 'secret', '{}')",
+        "os.environ.__setitem__('HF_TOKEN', '{}')",
+        "requests.get(u, auth=HTTPBasicAuth('me', '{}'))",
+        "python train.py ++secrets.hub={}",
+        "python train.py --credentials.s3.id {}",
+        "dvc remote modify --local store secret_access_key {}",
         "x = dict(clientSecret='{}')",
         "token: str = '{}'",
         "curl -u me:{} https://host",
@@ -272,6 +277,7 @@ def test_a_key_is_known_by_its_look(secret) -> None:
         ["--signature-columns", "text", "--bypass", "cache", "--num-tokens=3", "--mode:fast"],
         ["docker", "run", "-p", "8080:80", "-u", "1000:1000", "-e", "EPOCHS=3", "image"],
         ["mysql_dataset.py", "-p", "4", "--keys", "a,b"],
+        ["python", "-c", "import secrets; x = secrets.token_hex(8)", "--pwd_head=3", "--modify", "all"],
     ],
 )
 def test_ordinary_arguments_are_kept_as_they_are(arguments) -> None:
