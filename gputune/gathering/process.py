@@ -144,6 +144,7 @@ class Training:
         # ns of the first backward pass (of a step only the end is told, and one of LBFGS has many passes), and of when
         # the last batch was given, 0 where none was left
         self._first_pass = self._given = 0
+        self._pass_ended = 0  # when the last pass over any of its loaders came to its end, 0 while one goes on, ns
         self.rank: int | None = None
         self._introduced = Introduced()
         self._shards = False  # a dataset in this very process asked for its worker
@@ -444,7 +445,7 @@ class Training:
                 self.fetched(record.a, fetch, -1)
         apart = bool(record.code & APART)  # the training does not stand still for it
         if not apart:
-            self._given = 0 if record.code & END else record.t1
+            self._given, self._pass_ended = (0, record.t1) if record.code & END else (record.t1, 0)
             if iterator is not None and not self._loaders[iterator.loader].evaluates:
                 self._worked_on(record)
             self.meetings.waited(record)
@@ -895,7 +896,8 @@ class Training:
     def _closed(self, end: int) -> tuple[Ledger, dict[int, int]]:
         """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`.
 
-        And of an evaluation under way its batches by loader. Nothing is changed: the run may go on.
+        And of an evaluation under way its batches by loader: as nothing came after it that would have ended it, it was
+        over with its last pass where the process has ended since. Nothing is changed: the run may go on.
         """
         opened, inside = self.open, dict[int, int]()
         if opened is None:
@@ -907,7 +909,8 @@ class Training:
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
             ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
         if opened.since:
-            inside = ledger.span("evaluation", opened.since, end).batches
+            over = self._pass_ended if self.guest.ended and self._pass_ended > opened.since else end
+            inside = ledger.span("evaluation", opened.since, over).batches
         return ledger, inside
 
 

@@ -318,6 +318,28 @@ def test_an_evaluation_that_is_still_open_counts_as_one(story) -> None:
     assert process.inclusive["evaluation"] == pytest.approx(story.at / 1e3 + 0.02 - began / 1e3)
 
 
+def test_an_evaluation_that_a_script_ends_with_is_over_with_its_pass(story) -> None:
+    story.loader(id=2, where="train.py:50")
+    story.iterator()
+    story.epoch(10)
+    story.batch(end=True)
+    began = story.at
+    story.iterator(2, loader=2, grad=False)
+    story.epoch(4, 2, step=5)
+    story.open(0, 0, since=began)
+    left = story.at
+    story.process(ended=left + 900)
+    (killed,) = story.features(until=left + 1000).processes  # in the middle of it, for all that is known
+    assert killed.inclusive["evaluation"] == pytest.approx((left + 900 - began) / 1e3)
+    story.batch(2, end=True)
+    passed = story.at
+    story.span(SpanCode.CHECKPOINT, 30)
+    (process,) = story.features(until=left + 1000).processes
+    assert process.inclusive["evaluation"] == pytest.approx((passed - began) / 1e3)
+    assert process.ledger["teardown"] == pytest.approx((left + 900 - story.at) / 1e3)
+    assert sum(process.ledger.values()) == pytest.approx(process.wall)
+
+
 def test_device_gaps_and_the_work_between_them_are_kept_of_what_is_warm(story) -> None:
     """The first step of 200 took an H100 0.67 s, while libraries were loaded: all others together took it 3 s."""
     story.iterator()
