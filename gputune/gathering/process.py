@@ -142,9 +142,8 @@ class Training:
         self.trains = False
         self._intervals = Intervals()
         # ns of the first backward pass (of a step only the end is told, and one of LBFGS has many passes), and of when
-        # the last batch was given, 0 where none was left
-        self._first_pass = self._given = 0
-        self._pass_ended = 0  # when the last pass over any of its loaders came to its end, 0 while one goes on, ns
+        # the last batch was given, 0 where none was left, and the last pass ended, 0 while one goes on
+        self._first_pass = self._given = self._pass_ended = 0
         self.rank: int | None = None
         self._introduced = Introduced()
         self._shards = False  # a dataset in this very process asked for its worker

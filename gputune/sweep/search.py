@@ -337,7 +337,7 @@ class Search:
         """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""
         script = self.profile.script
         self._more, self._confirming = TURNS, True
-        for turn in range(TURNS):
+        for _ in range(TURNS):
             fastest = self._fastest
             own = self.found.tallies.get(script)
             if own is None or fastest is own:
@@ -346,13 +346,17 @@ class Search:
             if apart is Order.TIE or (apart is Order.FASTER and self._is_settled(own, fastest)):
                 return
             fewer = fastest if len(fastest.visits) <= len(own.visits) else own
-            if not self._measure(fewer.setting if turn else fastest.setting, keep=0):
+            if not self._measure(fewer.setting, keep=0):
                 return
 
     def _is_settled(self, own: Tally, fastest: Tally) -> bool:
-        """Return whether a gain is sure: it was seen twice, or it is large and to look again would cost a trial."""
-        large = gain(own, fastest).low > SURELY and self.bench.price(fastest.setting) > 0
-        return len(fastest.visits) > 1 or large
+        """Return whether a gain is sure: both were seen twice, for a visit does not show what disturbed all of it.
+
+        Where to look again would cost a trial, the best one is, and not even that if the gain is large.
+        """
+        if self.bench.price(fastest.setting):
+            return len(fastest.visits) > 1 or gain(own, fastest).low > SURELY
+        return min(len(fastest.visits), len(own.visits)) > 1
 
 
 def _turns(visits: int) -> int:
