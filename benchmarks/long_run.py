@@ -25,7 +25,7 @@ from gputune import __version__
 from gputune.core.events import Kind
 from gputune.core.sample import Metric
 from gputune.features import Device, Features, Machine, Process
-from gputune.recording import keeping, parquet, records, tables
+from gputune.recording import cells, keeping, parquet, records, tables
 from gputune.recording.encoding import declaration
 from gputune.verdict.building import Overhead, build, to_json
 
@@ -149,6 +149,10 @@ def put(file: Path, table: pa.Table, columns: Columns) -> None:
         table = table.replace_schema_metadata(keeping.metadata(columns.known))
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(parquet.encode(table))
+    if file.parent.name == "samples":
+        beside = file.parent.with_name("cells") / file.name
+        beside.parent.mkdir(exist_ok=True)
+        beside.write_bytes(parquet.encode(cells.made(table, columns.known, (START + CLOCKS) // 1000)))
 
 
 def tell(folder: Path, seconds: int) -> None:

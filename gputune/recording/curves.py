@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gputune.recording.encoding import declared
 from gputune.recording.overview import Line
 from gputune.recording.points import US, Grid, Rows, Tally, between
 
@@ -58,7 +59,7 @@ class Growth(Level):
     def __init__(self, unit: str, grid: Grid) -> None:
         _, self._factor = GROWS.get(unit, ("", 1.0))
         super().__init__(growth_unit(unit), grid)
-        self._last: tuple[int, int] | None = None
+        self.ends: tuple[tuple[int, int], ...] = ()  # the first reading of all and the last one: µs, and what it was
 
     def take(self, rows: Rows, values: pa.Array) -> None:
         """Take the counter's readings, which come after all that were taken before."""
@@ -66,16 +67,19 @@ class Growth(Level):
         if not len(read.us):
             return
         values = values.filter(values.is_valid()) if values.null_count else values
-        if self._last is not None:
-            self._step(self._last, (read.us[0].as_py(), values[0].as_py()))
-        self._last = (read.us[-1].as_py(), values[-1].as_py())
+        self.reach((read.us[0].as_py(), values[0].as_py()), (read.us[-1].as_py(), values[-1].as_py()))
         grown = between(values)
         if (pc.min(grown).as_py() or 0) < 0:  # it began anew
             grown = pc.if_else(pc.less(grown, 0), None, grown)
         self.tally.take(read.later, pc.multiply(pc.divide(grown, read.apart), self._factor))
 
+    def reach(self, first: tuple[int, int], last: tuple[int, int]) -> None:
+        """Take the ends of what comes next: what it grew by from the last reading so far to that `first` one."""
+        if self.ends:
+            self._step(self.ends[1], first)
+        self.ends = (self.ends[0] if self.ends else first, last)
+
     def _step(self, last: tuple[int, int], first: tuple[int, int]) -> None:
-        """Take what it grew by from one segment to the next."""
         us, grown = first[0] - last[0], first[1] - last[1]
         if us > 0 and grown >= 0:
             self.tally.add(first[0], self.grid, grown * self._factor * US / us)
@@ -153,6 +157,12 @@ class Share(Sum):
             through += opened - closed
             found.append(head + tail + through * whole)
         return found
+
+
+def curve_of(about: str, grid: Grid) -> Level:
+    """Return the curve of a column of `samples` that is declared so."""
+    metric, _ = declared(about)
+    return (Growth if metric.kind == "counter" else Level)(metric.unit, grid)
 
 
 def growth_unit(unit: str) -> str:

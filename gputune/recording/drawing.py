@@ -11,15 +11,14 @@ import pyarrow.compute as pc
 
 from gputune.core.events import APART, END, UNTIMED
 from gputune.core.sample import Json
-from gputune.recording import asked, keeping
+from gputune.recording import asked, cells, keeping, tables
 from gputune.recording.about import offset
 from gputune.recording.asked import LASTING, NAMED, Asked
-from gputune.recording.curves import Count, Curve, Growth, Level, Share, Sum
-from gputune.recording.encoding import declared
+from gputune.recording.curves import Count, Curve, Growth, Level, Share, Sum, curve_of
 from gputune.recording.folder import Folder
 from gputune.recording.overview import Line, Series
 from gputune.recording.picking import Segment, Source
-from gputune.recording.points import Grid, Rows, Tally
+from gputune.recording.points import Grid, Rows, Tally, times
 from gputune.recording.replaying import Lost, tried
 
 US = 1e6
@@ -91,7 +90,8 @@ class Read(NamedTuple):
     """What a segment holds of what was asked for; None of a table that has nothing of it."""
 
     segment: str
-    samples: pa.Table
+    samples: pa.Table | None
+    cells: pa.Table | None  # in their place
     records: Mapping[Asked, pa.Table | None]
 
 
@@ -105,27 +105,59 @@ class Drawing:
         self._about: tuple[bytes, dict[str, str]] = (b"", {})
         self._chosen: tuple[list[str], list[str]] = ([], [])
         self._records: dict[Asked, Curve] = {each: _curve(each, grid) for each in asked.records(names)}
-        self._samples: dict[str, Curve] = {}
+        self._samples: dict[str, Level] = {}
+        self._named: dict[str, str] = {}  # by its declaration a column that was asked for, "" for another
 
     def read(self, segment: Segment) -> Read:
         """Return what one segment holds of what was asked for."""
         found = {each: _chosen(each, segment.records(each.table, each.needs)) for each in self._records}
-        return Read(segment.name, segment.samples(self._choose), found)
+        coarse = segment.cells(self._grid) if self._grid.step >= cells.FEWEST * cells.CELL else None
+        return Read(segment.name, segment.samples(self._choose) if coarse is None else None, coarse, found)
 
     def take(self, read: Read) -> None:
         """Take what one segment holds. Raises what Arrow and Python raise where that is nonsense."""
-        table = read.samples
+        if read.cells is not None:
+            self._take_cells(read.cells)
+        if read.samples is not None:
+            self._take_samples(read.samples)
+        for each, found in read.records.items():
+            if found is not None:
+                curve = self._records[each]
+                curve.take(Rows(times(found), self._grid), found[each.column or "time"].combine_chunks())
+
+    def _take_samples(self, table: pa.Table) -> None:
         rows = Rows(times(table), self._grid)
         self._ticks.count(rows)
         about = self._declared(table.schema.metadata or {})
         for column in table.column_names[1:]:
             if column not in self._samples:
-                self._samples[column] = _curve_of(about[column], self._grid)
+                self._samples[column] = curve_of(about[column], self._grid)
             self._samples[column].take(rows, table[column].combine_chunks())
-        for each, found in read.records.items():
-            if found is not None:
-                curve = self._records[each]
-                curve.take(Rows(times(found), self._grid), found[each.column or "time"].combine_chunks())
+
+    def _take_cells(self, table: pa.Table) -> None:
+        for about in cells.declarations(table):
+            if about not in self._named:
+                self._named[about] = next(iter(asked.samples(self._names, [tables.column_name(about)])), "")
+        chosen = {cells.TICKS: "", **{about: name for about, name in self._named.items() if name}}
+        ends: dict[str, list[tuple[int, int]]] = {}
+        for us, about, low, high, total, seen in cells.rows_of(table, chosen):
+            point = (us - self._grid.start) // self._grid.step
+            if not seen:
+                ends.setdefault(about, []).append((us, int(total)))
+            elif 0 <= point < self._grid.count and about == cells.TICKS:
+                self._ticks.seen[point] += seen
+            elif 0 <= point < self._grid.count and low is not None and high is not None:
+                self._sampled(about).tally.put(point, low, high, total, seen)
+        for about, both in ends.items():
+            curve = self._sampled(about)
+            if isinstance(curve, Growth) and len(both) == 2:
+                curve.reach(*both)
+
+    def _sampled(self, about: str) -> Level:
+        name = self._named[about]
+        if name not in self._samples:
+            self._samples[name] = curve_of(about, self._grid)
+        return self._samples[name]
 
     def _choose(self, known: list[str]) -> list[str]:
         """Return which columns of samples to read: most segments have the same."""
@@ -155,7 +187,7 @@ def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wante
     first = min(end, start + round((wanted.since or 0.0) * US))
     last = max(first, end if wanted.until is None else min(end, start + round(wanted.until * US)))
     count = min(wanted.points, -(-(last - first) // FINEST))
-    grid = Grid(first, -(-(last - first) // count) if count else FINEST, count)
+    grid = _grid(first, last, count, whole=first == start)
     drawing = Drawing(names, grid)
     for read in _ahead(drawing, run.reached(grid), lost) if count else ():
         tried(lost, read.segment, partial(drawing.take, read), None)
@@ -163,9 +195,18 @@ def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wante
         since=(first - start) / US,
         until=(last - start) / US,
         step=grid.step / US,
-        times=tuple((first - start + k * grid.step) / US for k in range(count)),
+        times=tuple((first - start + k * grid.step) / US for k in range(grid.count)),
         columns=drawing.lines(),
     )
+
+
+def _grid(first: int, last: int, count: int, *, whole: bool) -> Grid:
+    """Return a grid of at most so many points; long ones are made of whole cells, where these begin with the first."""
+    step = -(-(last - first) // count) if count else FINEST
+    if whole and step >= cells.FEWEST * cells.CELL:
+        step = -(-step // cells.CELL) * cells.CELL
+        count = -(-(last - first) // step)
+    return Grid(first, step, count)
 
 
 def _ahead(drawing: Drawing, segments: Iterator[Segment], lost: Lost) -> Iterator[Read]:
@@ -188,20 +229,8 @@ def declared_in(folder: Folder) -> dict[str, str]:
     for each in sorted({*folder.complete()[-1:], *folder.frames()}):
         table = Segment(source, each).samples(lambda _: ["time"])
         about: dict[str, str] = tried({}, "", partial(keeping.declarations, table.schema.metadata), {})
-        found.update({column: _curve_of(text, NOWHERE).unit for column, text in about.items()})
+        found.update({column: curve_of(text, NOWHERE).unit for column, text in about.items()})
     return found
-
-
-def times(table: pa.Table) -> pa.Array:
-    """Return when the rows of a table were (µs, Unix time)."""
-    column = table["time"].combine_chunks()
-    us = column.cast(pa.int64())
-    return pc.multiply(us, 1000) if column.type.unit == "ms" else us
-
-
-def _curve_of(about: str, grid: Grid) -> Curve:
-    metric, _ = declared(about)
-    return (Growth if metric.kind == "counter" else Level)(metric.unit, grid)
 
 
 def _curve(each: Asked, grid: Grid) -> Curve:

@@ -24,6 +24,7 @@ REPORT = "report.html"  # the verdict as a page, where one was asked for
 ROOM = ".room"  # nothing: its place on the disk is for run.json and findings.json at the end
 ROOM_SIZE = 1 << 16  # B: each of the two has some 10 KiB
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
+DERIVED = ("cells",)  # likewise, made of one of them: gputune/recording/cells.py
 _FRAMES = re.compile(r"frames-(\d{5,})")
 _TABLE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART = re.compile(r"(\d{5,})\.parquet")
@@ -127,7 +128,7 @@ class Folder:
     def tidy(self) -> None:
         """Remove the drafts of writers that were killed."""
         drafts = [name for name in self.names() if name.startswith(".")]
-        for table in TABLES:
+        for table in (*TABLES, *DERIVED):
             drafts += [f"{table}/{name}" for name in self._list(table) if name.startswith(".")]
         for name in drafts:
             self.remove(name)
@@ -159,7 +160,7 @@ class Folder:
     def parts(self) -> dict[int, dict[str, int]]:
         """Return the segments that are there as Parquet: segment to table to size in bytes."""
         found: dict[int, dict[str, int]] = {}
-        for table in TABLES:
+        for table in (*TABLES, *DERIVED):
             for name in self._list(table):
                 match = _PART.fullmatch(name)
                 if match:

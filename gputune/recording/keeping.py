@@ -12,18 +12,22 @@ from pathlib import Path
 import pyarrow as pa
 
 from gputune.core.sample import Json
-from gputune.recording import parquet, tables
-from gputune.recording.folder import Folder, frames_name, part_name
+from gputune.recording import cells, parquet, tables
+from gputune.recording.folder import RUN, Folder, frames_name, part_name
 from gputune.recording.frames import whole
 
 KEY = b"gputune"  # of Parquet's key-value metadata: the declarations of the samples' columns
 
 
 class Keeper:
-    """Turns the segments of one folder into Parquet. Raises OSError or Damaged; the frames are then still there."""
+    """Turns the segments of one folder into Parquet. Raises OSError or Damaged; the frames are then still there.
 
-    def __init__(self, folder: Folder, offset: int) -> None:
+    `started`: when the run began (µs, Unix time), for the cells of its segments; 0 for none.
+    """
+
+    def __init__(self, folder: Folder, offset: int, started: int = 0) -> None:
         self._folder = folder
+        self._started = started
         self._offset = offset
         self._known: dict[str, str] = {}  # column of samples to its declaration
         for segment in folder.complete()[-1:]:  # the newest one has the columns of all before it
@@ -43,6 +47,8 @@ class Keeper:
                 self._write(name, segment, table)
             else:
                 self._folder.remove(part_name(name, segment))  # of an attempt that was cut short
+            if name == "samples" and self._started:
+                self._write("cells", segment, cells.made(table, self._known, self._started))
         self._folder.remove(frames_name(segment))
 
     def _write(self, name: str, segment: int, table: pa.Table) -> None:
@@ -93,9 +99,9 @@ def declarations(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     return {str(name): str(about) for name, about in found.items()}
 
 
-def keep(folder: Folder, clocks: int, max_size: int, segments: Iterable[int]) -> list[Json]:
+def keep(folder: Folder, clocks: int, max_size: int, segments: Iterable[int], started: int = 0) -> list[Json]:
     """Make segments Parquet and keep the folder below its size; return what was dropped for that."""
-    keeper = Keeper(folder, clocks)
+    keeper = Keeper(folder, clocks, started)
     dropped: list[Json] = []
     for segment in segments:
         keeper.keep(segment)
@@ -108,4 +114,6 @@ def main(arguments: Sequence[str]) -> None:
     os.nice(10)  # a training's process goes first
     folder, clocks, max_size, *segments = arguments
     with Folder(Path(folder)) as opened:
-        print(json.dumps(keep(opened, int(clocks), int(max_size), map(int, segments))))  # noqa: T201 - read by the recorder
+        began = json.loads(opened.read(RUN)).get("started") or 0
+        started = (began + int(clocks)) // 1000 if began else 0
+        print(json.dumps(keep(opened, int(clocks), int(max_size), map(int, segments), started)))  # noqa: T201 - read by the recorder

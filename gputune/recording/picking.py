@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from gputune.recording import keeping, parquet, records, tables
+from gputune.recording import cells, keeping, parquet, records, tables
 from gputune.recording.folder import Folder, frames_name, part_name
 from gputune.recording.frames import Table
+from gputune.recording.points import Grid
 from gputune.recording.replaying import Lost, frames, lose, tried
 
 NOTHING = pa.schema([("time", tables.US)]).empty_table()
@@ -45,6 +46,16 @@ class Segment:
         table = self._tried("", partial(tables.samples, some, self._source.clocks, {}), NOTHING)
         return table.replace_schema_metadata(keeping.metadata({name: about for about, name in names.items()}))
 
+    def cells(self, grid: Grid) -> pa.Table | None:
+        """Return what its samples come to in cells of which the points of `grid` are made; None where there are none.
+
+        Then its samples are there all the same.
+        """
+        file = part_name("cells", self._number)
+        if self._raw is not None or (data := self._content(file)) is None:
+            return None
+        return tried(self._source.lost, file, partial(_cells, data, grid), None)
+
     def records(self, table: str, columns: Sequence[str]) -> pa.Table:
         """Return columns of one of its tables of records. Of an older gputune some may lack."""
         if self._raw is None:
@@ -64,18 +75,26 @@ class Segment:
     def _part(self, table: str, pick: Pick) -> pa.Table:
         file = part_name(table, self._number)
         none = tables.SHAPES.get(table, NOTHING.schema).empty_table()
+        data = self._content(file)
+        return none if data is None else self._tried(table, partial(_decoded, table, data, pick), none)
+
+    def _content(self, file: str) -> bytes | None:
         try:
-            data = self._source.folder.read(file)
+            return self._source.folder.read(file)
         except FileNotFoundError:
-            return none
+            return None
         except OSError as error:
             lose(self._source.lost, file, error.strerror or error)
-            return none
-        return self._tried(table, partial(_decoded, table, data, pick), none)
+            return None
 
     def _tried(self, table: str, make: Callable[[], T], otherwise: T) -> T:
         file = part_name(table, self._number) if table else frames_name(self._number)
         return tried(self._source.lost, file, make, otherwise)
+
+
+def _cells(data: bytes, grid: Grid) -> pa.Table | None:
+    table = parquet.decode(data)
+    return table if cells.fit(table, grid) else None
 
 
 def _decoded(name: str, data: bytes, pick: Pick) -> pa.Table:

@@ -102,6 +102,13 @@ class Read:
         return pc.divide(pc.if_else(pc.greater(us, 0), us, None).cast(pa.float64()), US)
 
 
+def times(table: pa.Table) -> pa.Array:
+    """Return when the rows of a table were (µs, Unix time)."""
+    column = table["time"].combine_chunks()
+    us = column.cast(pa.int64())
+    return pc.multiply(us, 1000) if column.type.unit == "ms" else us
+
+
 def between(column: pa.Array) -> pa.Array:
     """Return how much further each value is than the one before it."""
     return pc.subtract(column.slice(1), column.slice(0, len(column) - 1))
@@ -125,16 +132,17 @@ class Tally:
         for point, first, many in rows.runs:
             part = laid.slice(first, many)
             both = pc.min_max(part)
-            self._add(point, both["min"].as_py(), both["max"].as_py(), pc.sum(part).as_py(), many - part.null_count)
+            self.put(point, both["min"].as_py(), both["max"].as_py(), pc.sum(part).as_py(), many - part.null_count)
 
     def _take_short(self, points: pa.Array, laid: pa.Array) -> None:
         """Take many points of few rows each: Arrow sorts them in one go."""
         table = pa.table({"point": points, "value": laid}).group_by("point", use_threads=False)
         found = table.aggregate([("value", how) for how in ("min", "max", "sum", "count")])
         for point in zip(*(column.to_pylist() for column in found.columns), strict=True):
-            self._add(*point)
+            self.put(*point)
 
-    def _add(self, point: int, low: float, high: float, total: float, seen: int) -> None:
+    def put(self, point: int, low: float, high: float, total: float, seen: int) -> None:
+        """Take so many values of a point: the least, the greatest and the sum of them."""
         if seen:
             self.low[point] = min(self.low[point], low)
             self.high[point] = max(self.high[point], high)
@@ -144,7 +152,7 @@ class Tally:
     def add(self, us: int, grid: Grid, value: float) -> None:
         """Take one value more, of that moment."""
         if grid.start <= us < grid.end:
-            self._add((us - grid.start) // grid.step, value, value, value, 1)
+            self.put((us - grid.start) // grid.step, value, value, value, 1)
 
     def count(self, rows: Rows) -> None:
         """Take that there are rows, whatever they hold."""

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -169,6 +170,75 @@ def test_a_run_that_rolls_is_read_from_both_kinds_of_segment(tmp_path: Path, mon
     assert len(list((ended / "samples").iterdir())) > 2
     assert series(ended, ["gpu.busy"], 6).columns["gpu.busy[0]"].mean == pytest.approx([4.5 / 8] * 6, rel=1e-3)
     assert mean(series(ended, ["gpu.busy"], 3, since=30.0, until=33.0), "gpu.busy[0]") == pytest.approx([4.5 / 8] * 3)
+
+
+def slowly(folder: Path, ticks: Iterable[list[Reading]], *, over: float) -> Path:
+    """Write these ticks in segments of some ten minutes; each becomes Parquet before the next one does."""
+    recording = Recording.create(folder, {"command": ["python"], "started": START}, max_size=1 << 30)
+    clock = now()
+    for number, tick in enumerate(ticks, 1):
+        recording.take(tick)
+        until = time.monotonic() + 60
+        while number % 10 == 0:
+            clock += S
+            recording.beat(clock)
+            if len(list(folder.glob("frames-*"))) <= 1:
+                break
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    recording.about(ended=START + round(over * S))
+    recording.close()
+    return folder
+
+
+def test_points_of_whole_cells_say_the_same_without_a_look_at_the_samples(tmp_path: Path, monkeypatch) -> None:
+    """Segments that became Parquet while the run went on have cells; the last one has none, and is read as it is."""
+    monkeypatch.setattr(writing, "SEGMENT", 24_000)
+    monkeypatch.setattr(writing, "LEAST_SEGMENT", 24_000)
+    ticks = [
+        [
+            *([Sample(BUSY, START + 2 * n * S, n % 7 / 8, "0")] if n % 3 else []),
+            Sample(READ, START + 2 * n * S + 1000, 4096 * n if n < 500 else 4096 * (n - 500), "sda"),
+            batch(0, 2.0 * n - 0.5, 0.25),
+        ]
+        for n in range(1000)
+        if not 600 < n < 700
+    ]
+    folder = slowly(tmp_path / "run", ticks, over=2000.0)
+    names = ["gpu.busy", "disk.read", "batches.wait/s"]
+    assert 2 < len(list((folder / "cells").iterdir())) < len(list((folder / "samples").iterdir()))
+    near = series(folder, names, 8)
+    assert (near.step, len(near.times)) == (300.0, 7)  # five cells each, for 250 s
+    (folder / "samples" / "00002.parquet").rename(tmp_path / "aside")  # nobody asks for it
+    assert series(folder, names, 8) == near
+    (tmp_path / "aside").rename(folder / "samples" / "00002.parquet")
+    cells = folder / "cells"
+    cells.rename(tmp_path / "cells")
+    far = series(folder, names, 8)
+    assert far.times == near.times
+    assert far.columns.keys() == near.columns.keys()
+    for name, line in far.columns.items():
+        for kind in ("min", "mean", "max"):
+            assert getattr(near.columns[name], kind) == pytest.approx(getattr(line, kind), nan_ok=True), (name, kind)
+
+
+def test_cells_that_are_damaged_are_named_and_the_samples_are_read(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(writing, "SEGMENT", 8_000)
+    monkeypatch.setattr(writing, "LEAST_SEGMENT", 8_000)
+    ticks = [[Sample(BUSY, START + 2 * n * S, n % 7 / 8, "0")] for n in range(1000)]
+    folder = slowly(tmp_path / "run", ticks, over=2000.0)
+    whole = series(folder, ["gpu.busy"], 8)
+    first, second, third, *_ = sorted((folder / "cells").iterdir())
+    first.write_bytes(first.read_bytes()[:-40])
+    second.write_bytes((folder / "samples" / second.name).read_bytes())  # no cells
+    third.unlink()
+    third.symlink_to(first)
+    lost: dict[str, str] = {}
+    found = series(folder, ["gpu.busy"], 8, lost=lost)
+    assert list(lost) == [f"cells/{each.name}" for each in (first, second, third)]
+    assert mean(found, "gpu.busy[0]") == pytest.approx(mean(whole, "gpu.busy[0]"))
+    with pytest.raises(Damaged, match="cells/"):
+        series(folder, ["gpu.busy"], 8)
 
 
 def test_a_damaged_part_is_left_out_and_named_or_refused(tmp_path: Path, monkeypatch) -> None:

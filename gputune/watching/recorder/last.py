@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from gputune.core import opening
 from gputune.core.hygiene import mask
 from gputune.core.sample import now
 from gputune.core.units import NS
@@ -14,9 +15,9 @@ from gputune.features import Features, Machine
 from gputune.launch.link import Ended
 from gputune.launch.run import restored
 from gputune.recording.folder import FINDINGS, LIVE, Folder
+from gputune.verdict import living
 from gputune.verdict.building import Overhead, Verdict, build, to_json
 from gputune.verdict.document import RECORDER
-from gputune.watching.recorder.live import Live
 from gputune.watching.recorder.outcome import Outcome
 
 
@@ -59,7 +60,7 @@ def _written_since(file: str, ended: Ended) -> bool:
 def _so_far(folder: str) -> Verdict | None:
     """Return the verdict that was kept up to date while it ran, None where there is none that can be read."""
     try:
-        return msgspec.json.decode(Path(folder, LIVE).read_bytes(), type=Live).whole if folder else None
+        return living.decoded(opening.read(Path(folder, LIVE))).whole if folder else None
     except (OSError, msgspec.DecodeError):
         return None
 
