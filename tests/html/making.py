@@ -1,5 +1,6 @@
 """Run folders to make pages of: a training that was recorded, and verdicts of every kind on it."""
 
+import gzip
 import json
 import random
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,9 @@ import msgspec
 from gputune import __version__
 from gputune.core.events import Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
+from gputune.features import Features
 from gputune.recording import Recording
-from gputune.verdict.building import to_json
+from gputune.verdict.building import build, to_json
 from gputune.verdict.document import (
     Attached,
     DeviceLedgerRow,
@@ -27,9 +29,11 @@ from gputune.verdict.document import (
     UnavailableRow,
     Verdict,
 )
+from gputune.verdict.judging import judge
 from gputune.verdict.packed import Packed, ProcRow
 from gputune.verdict.packed import to_json as packed_json
 
+RUNS = Path(__file__).parents[1] / "recordings"  # what real ones have shown
 BEGAN = 10**12  # ns of the monotonic clock: any moment
 MS, TICK = 1_000_000, 100_000_000
 STEP = 50 * MS
@@ -178,13 +182,23 @@ def verdict(*findings: FindingRow, **changes: Any) -> Verdict:
     return Verdict(**{**facts, **changes})
 
 
+def of_a_run(name: str) -> Verdict:
+    """Return the verdict on what a real run of the zoo has shown, as if its script were ours."""
+    run = msgspec.json.decode(gzip.decompress((RUNS / f"{name}.json.gz").read_bytes()), type=Features)
+    found = build(run, judge(run), overhead=Overhead())
+    return msgspec.structs.replace(found, command=["python", "train.py"])
+
+
 STEPPING = [LedgerRow(span="step", seconds=28.0, share=0.933), LedgerRow(span="startup", seconds=2.0, share=0.067)]
 KINDS: dict[str, Verdict] = {
     "healthy": verdict(ledger=STEPPING),
     "loader": verdict(finding(), finding(id="low-prefetch", severity="low", change={"prefetch_factor": 8})),
-    "storage": verdict(finding(id="slow-storage", do="copy the files to a faster disk", change={}, effect="identical")),
+    "storage": of_a_run("zoo-small-files-pickles"),
+    "batches": of_a_run("zoo-heavy-collate-padding"),
+    "in the loop": of_a_run("zoo-preprocessing-in-loop-augment"),
+    "restarts": of_a_run("zoo-worker-restart-next-iter"),
     "copies": verdict(finding(id="unpinned-memory", severity="medium", change={"pin_memory": True})),
-    "pauses": verdict(finding(id="frequent-checkpoint", change={"save_every": 50}, where="train.py:88")),
+    "pauses": of_a_run("zoo-frequent-eval-loader"),
     "device": verdict(
         finding(id="device-throttled", change={}, risk="", effect="identical"),
         device_ledger=[
@@ -203,6 +217,7 @@ KINDS: dict[str, Verdict] = {
             for n in range(3)
         ],
     ),
+    "exchange": of_a_run("zoo-communication-bound-wide"),
     "attached": verdict(
         attached=Attached(stacks=1220, looks=20),
         exit_code=None,
