@@ -21,6 +21,7 @@ MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody woul
 SETS = 0.5  # of a delay that shows in the rounds: from here on the thread sets their pace
 THREAD, UNSEEN = "the training thread", "unseen"
 NOTHING = "nothing found that is worth changing"
+STACKS = "stacks"  # the probe that sees it
 UNSURE = "no change was found that is sure to help"
 
 
@@ -101,8 +102,13 @@ def _measured(who: str) -> str:
 
 
 def _making(verdict: Verdict) -> str:
-    """Return where whoever makes the batches is for most of that time: what to look at, where no change is sure."""
+    """Return where whoever makes the batches is for most of that time: what to look at, where no change is sure.
+
+    Of a run that was over before the first stack was taken, that a longer one shows it.
+    """
     making = verdict.making
+    if making is None and not verdict.frames and not why_of(STACKS, verdict.unavailable):
+        return " (what its batches are made of shows in a longer run)"
     if making is None or making.low < HOT or not making.where:
         return ""
     return f" ({percent(making.share)} of making a batch at {clean(making.where, NAME)}, {clean(making.what, NAME)})"

@@ -97,6 +97,16 @@ def test_where_batches_are_made_is_said_where_no_change_is_sure(
     assert ("is loader.wait (83% of making a batch at data.py:11, Cached.__getitem__), " in text) is told
 
 
+def test_a_run_that_was_over_before_anybody_looked_is_told_what_a_longer_one_shows(
+    features: Make, process: Make
+) -> None:
+    longer = "what its batches are made of shows in a longer run"
+    assert longer in " ".join(shown(features()))
+    assert longer not in " ".join(shown(features(unavailable={"stacks": "no permission"})))  # nor there
+    frames = (Frame(where="train.py:60", function="augment", share=0.7, compute=False),)
+    assert longer not in " ".join(shown(features(processes=(process(frames=frames, stack_samples=50),))))
+
+
 def test_a_risk_is_said_with_when_it_comes_true_and_without_a_gain_that_is_none(features: Make, finding: Make) -> None:
     risk = {"id": "memory-growth", "risk": "full in 40 min at 3 MB a batch", "due": 2400.0, "speedup": NO_CHANGE}
     text = "\n".join(shown(features(), finding(), finding(**risk)))
