@@ -54,9 +54,9 @@ class _Training:
 
     pid: int
     due: float
-    pause: float = FIRST
+    pause: float = field(default_factory=lambda: FIRST)
     failures: int = 0
-    growth: float = GROWTH
+    growth: float = field(default_factory=lambda: GROWTH)
 
 
 @dataclass(slots=True)

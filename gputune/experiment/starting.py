@@ -44,7 +44,8 @@ OUT_OF_MEMORY = re.compile(
     r"(?:CUBLAS|CUDNN)_STATUS_ALLOC_FAILED",
     re.IGNORECASE,
 )
-NO_SHM = re.compile(r"unable to (?:allocate|mmap|resize|write to)[^\n]*shared memory|signal: Bus error", re.IGNORECASE)
+NO_SHM = re.compile(r"unable to (?:allocate|mmap|resize|write to)[^\n]*shared memory", re.IGNORECASE)
+BUS = re.compile(r"signal: Bus error", re.IGNORECASE)  # of a torch that does not allocate before it writes
 NOT_PICKLED = re.compile(
     r"can't pickle|cannot pickle|PicklingError|can't get (?:local )?(?:attribute|object)", re.IGNORECASE
 )
@@ -263,6 +264,8 @@ def _of_memory(text: str, run: Features) -> str:
     if run.oom_kills[0]:
         return "the kernel killed a process for want of memory"
     said = "shared memory (`/dev/shm`) was full" if NO_SHM.search(text) else ""
+    if BUS.search(text) and not said:
+        said = "a worker died of a bus error: `/dev/shm` was full, or a file that it had mapped was cut"
     device = ran_out(run)
     if device is not None:
         return f"it ran out of memory: {shortage(device)}"

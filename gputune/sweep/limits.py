@@ -41,7 +41,7 @@ class Limits:
             return "its dataset is a stream: each worker would return all of it"
         if wanted.num_workers > self.workers:
             return f"the CPUs of this job have work for {self.workers} workers at most{_among(self.company.training)}"
-        queued = self.company.iterated * wanted.queue
+        queued = self._queued(wanted)
         if wanted.num_workers and queued > self.batches:
             return f"{queued} batches of {size(self.batch)} do not fit into /dev/shm{_among(self.company.iterated)}"
         more = self.needs(wanted) - self._taken
@@ -66,18 +66,27 @@ class Limits:
     def _taken(self) -> float:
         """Return the B of these that are there already."""
         own = self.script
-        return self.running * (own.num_workers * self.worker + own.queue * self.batch)
+        return self.running * (own.num_workers * self.worker + _at_once(own) * self.batch)
 
     def trifling(self, wanted: Setting) -> bool:
         """Return whether full queues of a setting are known to take next to nothing of what is left."""
         if not self.batch or self.memory is None:
             return False
-        queued = self.company.iterated * wanted.queue
+        queued = self._queued(wanted)
         return self.shm(wanted) <= TRIFLE * self.memory and queued <= TRIFLE * self.batches
 
     def shm(self, wanted: Setting) -> int:
         """Return the B of /dev/shm that full queues of a setting take, in one rank, in all loaders at once."""
-        return self.company.iterated * wanted.queue * self.batch
+        return self._queued(wanted) * self.batch
+
+    def _queued(self, wanted: Setting) -> int:
+        """Return how many batches lie in /dev/shm, in one rank, in all loaders at once."""
+        return self.company.iterated * _at_once(wanted)
+
+
+def _at_once(wanted: Setting) -> int:
+    """Return how many batches of a loader there are at once: a full queue, and the one that the loop is at."""
+    return wanted.queue + 1 if wanted.num_workers else 0
 
 
 def _among(loaders: int) -> str:

@@ -229,8 +229,10 @@ class Far:
         """Learn how far its clock is from ours: it was read somewhere between the question and the answer."""
         ended = time.time()
         half = (ended - began) / 2
-        if half <= 2 * self.uncertain or not math.isfinite(self.uncertain):
-            self.offset, self.uncertain = unix - (began + half), half
+        found = unix - (began + half)
+        jumped = abs(found - self.offset) > half + self.uncertain  # no clock that only drifts fits both answers
+        if half <= 2 * self.uncertain or jumped or not math.isfinite(self.uncertain):
+            self.offset, self.uncertain = found, half
         else:
             self.uncertain *= 1.01  # clocks drift: in a minute a slower answer will do
 

@@ -16,7 +16,7 @@ from tests.faults.row import NotHere, Row, names, row
 from tests.faults.trying import ROOT, Result, results
 
 PLACE = ROOT / ".venvs" / "faults"  # git ignores it
-AT_ONCE = 3  # rows, on two cores: most of them wait for other processes most of the time
+AT_ONCE = 4  # rows, on two cores: most of them wait for other processes most of the time
 TURN = 60.0  # s of a row in a full run
 PIECE = 20  # cases between two lines of the ledger
 ALOUD = 3  # failures of them that are said; the ledger has all

@@ -9,9 +9,32 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.sample import Sample
+from gputune.core.units import NS
 from gputune.launch import folders
+from gputune.recording import readings
+from gputune.wire.client import Far
+from gputune.wire.messages import MACHINE, Place
 from tests.faults import runs
+from tests.faults.compiled import shared
 from tests.faults.runs import GPUTUNE, environment, eventually
+from tests.nodes.conftest import Agent
+
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    static int (*real)(clockid_t, struct timespec *);
+    struct stat there;
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int status = real(clock, at);
+    if (clock == CLOCK_REALTIME && stat(getenv("FAULTS_JUMP"), &there) == 0) at->tv_sec += there.st_size - 100000;
+    return status;
+}
+"""
 
 TRAIN = """
 import pathlib, sys, time, torch
@@ -159,3 +182,30 @@ def test_rings_that_somebody_removes_in_mid_run(home: Path, popen: Callable[...,
         said = running.communicate(timeout=200)[1]
     assert running.returncode == 3, said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("by", [3600, -7200])
+def test_an_agents_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: int) -> None:
+    (tmp_path / "clock.c").write_text(CLOCK)
+    jump = tmp_path / "jump"
+    monkeypatch.setenv("LD_PRELOAD", str(shared(tmp_path / "clock.c")))
+    monkeypatch.setenv("FAULTS_JUMP", str(jump))
+    (tmp_path / "agent").mkdir(mode=0o700)
+    agent = Agent(tmp_path / "agent", "m8").start()
+    far = Far(agent.address)
+    try:
+        before = far.hello()
+        with jump.open("wb") as file:
+            file.truncate(100_000 + by)
+        eventually(lambda: abs(far.hello().unix - before.unix - by) < 60, "the clock that has jumped")
+        assert far.offset == pytest.approx(by, abs=60)  # times of that node are shown by ours
+        place = Place()
+        for _ in range(3):  # its samples go on
+            eventually(lambda at=place: far.pull(MACHINE, at).rows, "samples after the jump")
+            place = far.pull(MACHINE, place).said.next
+    finally:
+        far.close()
+        assert agent.end() == 0
+    times = [reading.t for tick in readings(agent.recording) for reading in tick if isinstance(reading, Sample)]
+    assert times == sorted(times)
+    assert 0 < times[-1] - times[0] < 3600 * NS

@@ -15,7 +15,7 @@ More of it.
 """
 import contextlib, os, signal, time
 from tests.faults.row import Broken, NotHere
-TESTS, QUICK, FULL, SHARE, SECONDS, FIGURE = "none", 6, 10, 3, 5.0, "the number"
+TESTS, QUICK, FULL, SHARE, SECONDS, FIGURE = "none", 6, 10, 3, 2.0, "the number"
 
 def kept(number): return float(number)
 def broken(number): raise Broken("as it was told to")
@@ -49,7 +49,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> row.Row:
         quick=6,
         full=10,
         share=3,
-        seconds=5.0,
+        seconds=2.0,
         figure="f",
         bench=scope["bench"],
     )
@@ -62,7 +62,7 @@ def test_who_fails_dies_or_hangs_is_told_and_the_next_case_goes_on(told: row.Row
     assert found[2] == "ZeroDivisionError: division by zero"
     assert found[3].startswith("the process died (SIGSEGV)")
     assert found[4].startswith("the process died (status 7)")
-    assert found[5].startswith("hangs: no answer within 5 s")
+    assert found[5].startswith("hangs: no answer within 2 s")
 
 
 def test_a_case_is_decided_by_its_number() -> None:

@@ -82,11 +82,11 @@ class Bench:
         self._log.seek(max(0, self._log.tell() - 1500))
         return self._log.read().decode(errors="replace").strip()
 
-    def close(self) -> None:
-        """End it and all that it has started."""
+    def close(self, patience: float = 20) -> None:
+        """End it and all that it has started; it has so long (s) to do that itself."""
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        if not _ends(self._process, 20):
+        if not _ends(self._process, patience):
             for process in _below(self._process.pid):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
@@ -139,7 +139,7 @@ def results(row: Row, cases: Iterable[int], until: float | None = None) -> Itera
             result = bench.tried(case)
             if result is None:
                 result = Result(case, bench.end())
-                bench.close()
+                bench.close(0)
                 bench = None
             yield result
     finally:

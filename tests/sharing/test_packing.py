@@ -58,7 +58,7 @@ def test_a_need_that_was_said_is_refused_before_anything_starts(share, simgpu, t
 def test_with_a_queue_as_many_run_as_fit(share, simgpu) -> None:
     simgpu().set(memory_total=80 * GB, memory_reserved=0)
     done = share(
-        "--procs", "4", "--queue", "--json", *QUICK, "--memory", str(30 * GB), "--steps", "450", "--idle", "0.02"
+        "--procs", "4", "--queue", "--json", *QUICK, "--memory", str(30 * GB), "--steps", "250", "--idle", "0.02"
     )
     assert done.returncode == 0, done.stderr
     found = told(done)
@@ -82,11 +82,11 @@ def test_auto_finds_how_many_pay(share, simgpu) -> None:
 def test_what_does_not_pay_goes_on_with_fewer_at_once(share, simgpu) -> None:
     simgpu()
     done = share(
-        "--procs", "2", "--json", "--min-gain", "1.5", *QUICK, "--kernel", "0.02", "--idle", "0.001", "--steps", "500"
+        "--procs", "2", "--json", "--min-gain", "1.5", *QUICK, "--kernel", "0.02", "--idle", "0.001", "--steps", "300"
     )
     assert done.returncode == 0, done.stderr
     assert "process 1 is paused until its turn" in done.stderr
-    assert [row["batches"] for row in told(done)["procs"]] == [500, 500]
+    assert [row["batches"] for row in told(done)["procs"]] == [300, 300]
 
 
 def test_a_metric_in_the_logs_serves_where_nothing_is_heard_from_inside(share) -> None:

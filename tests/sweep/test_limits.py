@@ -78,7 +78,7 @@ def made(size: int) -> SimpleNamespace:
 def test_room_is_reckoned_by_the_largest_batch_of_the_line() -> None:
     found = limits(looked(made(MIB), made(4 * MIB)), OWN, None, Company(2, 2, 1))
     assert (found.batch, found.batches) == (4 * MIB, 25.0)
-    assert found.shm(workers(2)) == 2 * 4 * 4 * MIB
+    assert found.shm(workers(2)) == 2 * (4 + 1) * 4 * MIB  # two full queues, and what both loops are at
 
 
 def test_loaders_that_live_at_once_have_workers_and_queues_each() -> None:

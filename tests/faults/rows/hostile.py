@@ -311,6 +311,6 @@ def bench(folder: Path) -> Iterator[Case]:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(original, copy)
         attack(copy, dice)
-        return max(read(copy, reader) for reader in dice.sample(READERS, 2))
+        return read(copy, dice.choice(READERS))
 
     yield case

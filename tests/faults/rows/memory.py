@@ -1,0 +1,97 @@
+"""A forecast of memory holds: /dev/shm of a setting to 5 %, PSS no more than was said, and no trial above its budget.
+
+A real training is profiled under its own settings, with /dev/shm of its own. Of settings drawn at random the largest is
+started that its limits allow, whose memory is drawn as well; what it holds with full queues is compared with both. Of
+PSS the forecast is a bound: forked workers share with each other what they have not yet touched, and will in the end.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults.row import Case, NotHere, chance, must
+from tests.faults.rows import loaders
+
+TESTS = "sweep/test_limits.py"
+QUICK, FULL, SHARE = 30, 200, 1
+SECONDS = 200.0
+FIGURE = "most that a forecast of /dev/shm was beside it, %"
+STEPS = 80  # of the profile
+NEAR = 0.05
+SHM = 256 << 20  # B of /dev/shm
+COVERED = f'mount -t tmpfs -o size={SHM} none /dev/shm && exec "$@"'
+OWN_SHM = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", COVERED, "sh")
+TRAIN = """
+import time, torch
+from torch.utils.data import DataLoader, Dataset
+METHOD, WORKERS, PREFETCH, BATCH, SIZE, CACHE = {told!r}
+
+class Data(Dataset):
+    def __init__(self): self.cache = None
+    def __len__(self): return 100_000
+    def __getitem__(self, i):
+        if self.cache is None: self.cache = bytearray(b"x") * CACHE  # what each worker has for itself
+        return torch.full((SIZE,), float(i))
+
+def main():
+    torch.set_num_threads(1)
+    weight = torch.zeros(1, requires_grad=True)
+    loader = DataLoader(Data(), batch_size=BATCH, num_workers=WORKERS, prefetch_factor=PREFETCH)
+    for batch in loader:
+        (weight - batch[:, :1]).square().mean().backward()
+        time.sleep(0.02)
+
+if __name__ == "__main__":
+    torch.multiprocessing.set_start_method(METHOD)
+    main()
+"""
+WHERE = f"train.py:{1 + TRAIN[: TRAIN.index('loader = DataLoader')].count(chr(10))}"
+
+
+def drawn(dice: random.Random) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return what the training is told, and what is asked of it."""
+    workers, prefetch, batch = dice.choice((1, 2)), dice.choice((1, 2, 3)), dice.choice((2, 4, 8))
+    size = dice.choice((20_000, 40_000, 100_000))  # numbers of 4 B a sample
+    told = (dice.choice(("fork", "fork", "spawn")), workers, prefetch, batch, size, dice.choice((1, 20, 80)) << 20)
+    own = {"workers": workers, "prefetch": prefetch, "pin_memory": False, "persistent": False, "batch_size": batch}
+    among = [(number, factor) for number in (1, 2, 3, 4) for factor in (1, 2, 4, 8)]
+    asked = {
+        "do": "forecast",
+        "where": WHERE,
+        "own": own,
+        "among": dice.sample(among, 5),
+        "within": 60.0,
+        "batches": STEPS,
+    }
+    return told, asked | {"budget": dice.choice((0.5, 1.5, 2.5, 4.0))}
+
+
+@contextlib.contextmanager
+def bench(folder: Path) -> Iterator[Case]:
+    if subprocess.run((*OWN_SHM, "true"), check=False, capture_output=True).returncode:
+        raise NotHere("no /dev/shm of its own may be mounted here")
+
+    def case(number: int) -> float:
+        told, asked = drawn(chance("memory", number))
+        home = folder / f"case-{number}"
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        (home / "train.py").write_text(TRAIN.format(told=told))
+        found = loaders.started(home, asked, OWN_SHM, f"{os.getpid()}-{number}-{time.monotonic_ns()}")
+        words = f"{told}: {found}"
+        beside = abs(float(str(found["shm_predicted"])) / max(1.0, float(str(found["shm"]))) - 1)
+        must(float(str(found["more"])) <= float(str(found["memory"])), f"above its budget: {words}")
+        must(beside <= NEAR, f"{beside:.1%} beside the forecast of /dev/shm: {words}")
+        must(
+            float(str(found["pss"])) <= (1 + NEAR) * float(str(found["pss_predicted"])),
+            f"PSS beyond the forecast: {words}",
+        )
+        shutil.rmtree(home)
+        return 100 * beside
+
+    yield case
