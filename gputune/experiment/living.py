@@ -71,6 +71,7 @@ class Live:
     ) -> None:
         self.log = _log(plan.folder, name)
         self.timeline = Timeline(whole=plan.whole)
+        self.worker: int | None = None  # B of one worker, the mean of all, when its memory was looked at
         self.began = time.monotonic()
         self._rings = folders.rings()
         self._lock = -1
@@ -165,8 +166,9 @@ class Live:
         for _ in range(LOOKS):
             held = self._held()
             if held.keys() == before.keys():
-                loading = sum(role == "worker" for pid, role in self._tree.pids().items() if pid in held)
-                return sum(held.values()) or None if loading >= workers else None
+                loading = [held[pid] for pid, role in self._tree.pids().items() if role == "worker" and pid in held]
+                self.worker = sum(loading) // len(loading) if loading else None
+                return sum(held.values()) or None if len(loading) >= workers else None
             before = held
         return None
 

@@ -76,6 +76,7 @@ class Start:
     seconds: float = 0.0  # all of it, start-up included
     looped: float = 0.0  # s from its first batch to its last
     memory: int | None = None  # B that its processes held (PSS) soon after its first batch; None: not seen
+    worker: int | None = None  # B of one worker then (PSS)
     batches: int = 0
     exit_code: int | None = None
     over: bool = False  # its time was up: it did not end by itself
@@ -118,7 +119,7 @@ def start(  # noqa: PLR0913 - what a start is made of
     found = outcome(live, where, why, plan.skip)
     if told is not None and told.given_up and found.state is State.OK:
         found = replace(found, why=told.given_up)
-    return replace(found, memory=memory)
+    return replace(found, memory=memory, worker=live.worker)
 
 
 class Stragglers:

@@ -93,8 +93,13 @@ def _among(loaders: int) -> str:
     return f" with {loaders} loaders at once" if loaders > 1 else ""
 
 
-def limits(outlook: Outlook, script: Setting, held: int | None, company: Company = ALONE) -> Limits:
-    """Return the limits as the profile shows them. `held`: B of memory that the training's processes held in it."""
+def limits(
+    outlook: Outlook, script: Setting, held: int | None, company: Company = ALONE, each: int | None = None
+) -> Limits:
+    """Return the limits as the profile shows them.
+
+    `held`: B of memory that the training's processes held in it, and `each` of its workers.
+    """
     machine, loader = outlook.run.machine, outlook.loader
     found, beside = left(machine), company.training
     workers = (outlook.fitting_workers() + SPARE + _idle(outlook, beside)) // beside
@@ -104,7 +109,7 @@ def limits(outlook: Outlook, script: Setting, held: int | None, company: Company
         workers=max(1, min(CANDIDATES[-1], workers)),
         batches=outlook.queued_batches() * smaller,
         memory=None if found is None else ROOM * found[1] / machine.ranks,
-        worker=_worker(loader, held, machine.ranks),
+        worker=_worker(loader, each or 0, held, machine.ranks),
         batch=batch,
         script=script,
         shared=not loader.iterable or bool(loader.shards),
@@ -131,11 +136,13 @@ def _idle(outlook: Outlook, beside: int) -> int:
     return round(outlook.job.cpus) if used <= ROOM * (outlook.job.cpus - outlook.job.others) else 0
 
 
-def _worker(loader: Loader, held: int | None, ranks: int) -> int:
+def _worker(loader: Loader, each: int, held: int | None, ranks: int) -> int:
     """Return the B that one more worker takes: as measured, else as much as a training process with all that it has.
 
+    `each`: as it was when `held` was; the run's own reading may be of workers that were still importing.
     A forked worker begins with next to nothing of its own, and copies what it touches: all of it, in the end.
     """
-    if loader.worker_memory:
-        return loader.worker_memory
+    seen = max(each, loader.worker_memory or 0)
+    if seen:
+        return seen
     return held // ranks // (1 + loader.num_workers) if held else UNKNOWN

@@ -123,7 +123,7 @@ class Steered(Served):
 
     def _seen(self, live: Live, where: str) -> Start:
         found = outcome(live, where, "")
-        return replace(found, memory=live.memory(), over=True)
+        return replace(found, memory=live.memory(), worker=live.worker, over=True)
 
     def know(self, profile: Profile) -> None:
         """Learn what the profile said: what is measured from here on is measured of its loader."""

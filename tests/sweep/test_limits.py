@@ -119,3 +119,10 @@ def test_a_queue_of_small_batches_takes_next_to_nothing() -> None:
     assert not replace(room, batches=500.0).trifling(workers(4, 2))
     assert not replace(room, memory=None).trifling(workers(4, 2))
     assert not replace(room, batch=0).trifling(workers(4, 2))  # how large its batches are is not known
+
+
+def test_a_worker_takes_what_it_held_when_all_was_looked_at() -> None:
+    loader = made(MIB)  # whose reading says 200 MiB
+    assert limits(looked(loader), OWN, 700 * MIB, each=250 * MIB).worker == 250 * MIB
+    assert limits(looked(loader), OWN, 700 * MIB, each=50 * MIB).worker == 200 * MIB
+    assert limits(looked(loader), OWN, 700 * MIB).worker == 200 * MIB
