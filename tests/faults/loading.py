@@ -5,6 +5,7 @@ FILE holds JSON: `do` (`fail` or `forecast`), which settings, and which control 
 
 import json
 import os
+import statistics
 import sys
 import time
 from dataclasses import replace
@@ -20,6 +21,7 @@ from gputune.sweep.starter import Starter
 
 SHM = "/dev/shm"
 FULL_S = 1.5  # s after its first batch until queues are full: a step takes ten times as long as a batch
+LOOKS = 9  # at /dev/shm, a beat apart
 LATE_S = 60.0  # s for its first batch
 
 
@@ -79,14 +81,16 @@ def predicted(held: int, limits: Limits, own: Setting, wanted: Setting) -> float
 
 
 def seen(who: Starter, wanted: Setting) -> tuple[int, int]:
-    """Return the PSS and the B of /dev/shm that a start holds with full queues."""
+    """Return the PSS and the B of /dev/shm that a start holds with full queues, mostly."""
     live: Live = who.live(who.plan(seconds=30.0), "wanted", wanted)
     try:
-        first = 0.0
+        first, looks = 0.0, []
         while live.beat():
             first = first or (live.seconds if live.timeline.came_to(who.where) else 0.0)
             if first and live.seconds - first > FULL_S:
-                return live.memory() or 0, shared(live)
+                looks.append(shared(live))  # between two batches there is one more or less for a moment
+            if len(looks) == LOOKS:
+                return live.memory() or 0, int(statistics.median(looks))
             if live.seconds > LATE_S:
                 break
         raise RuntimeError(live.log.read_text())
