@@ -690,7 +690,7 @@ class Training:
         self.go_on()
         last = min(until, self.guest.ended) if self.guest.ended else until
         end = max(self.stops.running(last), self.ledger.latest)  # a rank may outlive its launcher
-        ledger, inside = self._closed(end)
+        ledger, inside = self._closed(end, killed=ended_by_signal)
         totals, inclusive, in_loop = ledger.totals(end), _seconds(ledger.inclusive), self._in_loop()
         hidden = min(self.meetings.out_of_sight, totals["step"])  # inside backward passes, which no span covers
         for spans in (totals, inclusive, in_loop) if hidden else ():
@@ -892,11 +892,12 @@ class Training:
     def _in_loop(self) -> dict[str, float]:
         return {name: (ns - self._before.get(name, 0)) / NS for name, ns in self._latest.items()}
 
-    def _closed(self, end: int) -> tuple[Ledger, dict[int, int]]:
+    def _closed(self, end: int, *, killed: bool = False) -> tuple[Ledger, dict[int, int]]:
         """Return the ledger with what the process was in the middle of, when it was last seen, ended at `end`.
 
         And of an evaluation under way its batches by loader: as nothing came after it that would have ended it, it was
-        over with its last pass where the process has ended since. Nothing is changed: the run may go on.
+        over with its last batch where the process has ended since; one that was `killed` may have been in the middle
+        of it. Nothing is changed: the run may go on.
         """
         opened, inside = self.open, dict[int, int]()
         if opened is None:
@@ -908,7 +909,8 @@ class Training:
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
             ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
         if opened.since:
-            over = self._pass_ended if self.guest.ended and self._pass_ended > opened.since else end
+            last = self._pass_ended or (0 if killed else self._given)
+            over = last if self.guest.ended and last > opened.since else end
             inside = ledger.span("evaluation", opened.since, over).batches
         return ledger, inside
 

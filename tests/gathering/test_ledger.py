@@ -318,7 +318,7 @@ def test_an_evaluation_that_is_still_open_counts_as_one(story) -> None:
     assert process.inclusive["evaluation"] == pytest.approx(story.at / 1e3 + 0.02 - began / 1e3)
 
 
-def test_an_evaluation_that_a_script_ends_with_is_over_with_its_pass(story) -> None:
+def test_an_evaluation_that_a_script_ends_with_is_over_with_its_last_batch(story) -> None:
     story.loader(id=2, where="train.py:50")
     story.iterator()
     story.epoch(10)
@@ -329,7 +329,11 @@ def test_an_evaluation_that_a_script_ends_with_is_over_with_its_pass(story) -> N
     story.open(0, 0, since=began)
     left = story.at
     story.process(ended=left + 900)
-    (killed,) = story.features(until=left + 1000).processes  # in the middle of it, for all that is known
+    story.batch(2)
+    got = story.at
+    (left_it,) = story.features(until=left + 1000, exit_code=0).processes
+    assert left_it.inclusive["evaluation"] == pytest.approx((got - began) / 1e3)
+    (killed,) = story.features(until=left + 1000, exit_code=137).processes  # in the middle of it, for all that is known
     assert killed.inclusive["evaluation"] == pytest.approx((left + 900 - began) / 1e3)
     story.batch(2, end=True)
     passed = story.at
