@@ -29,29 +29,49 @@ def heard():
     return os.path.isdir(os.environ.get("GPUTUNE_RINGS", ""))
 
 
-class Spending:
-    """What holding the device back for a `share` of the time has cost so far, in ns, and whether more may be spent."""
+class Purse:
+    """What experiments of one kind may cost of the training's time, and have cost so far: ns. The one account of it.
+
+    Each kind has its own, for what one kind costs another does not: a device, or workers, that set the pace hide what
+    the thread is late by, and a thread that sets it hides theirs. Whoever spends from it says what it cost in truth.
+    """
 
     def __init__(self, share):
         self.share = share
-        self.began = self.spent = self.latest = 0
+        self.began = self.spent = 0
+
+    def begin(self, t):
+        """Learn that the loop is under way at `t`: its share grows from the first such moment on."""
+        self.began = self.began or t
+
+    def may(self, t, cost, ahead=None):
+        """Return whether so many ns may be spent at `t`, so many of them in advance; None: AHEAD of the usual share."""
+        self.begin(t)
+        ahead = AHEAD * self.share / USUAL if ahead is None else ahead
+        return bool(self.share) and self.spent + cost <= self.share * (t - self.began) + ahead
+
+    def spend(self, cost):
+        """Spend so many ns."""
+        self.spent += cost
+
+
+class Spending(Purse):
+    """That of holding the device back, which may make up for a hold: then it has cost nothing."""
+
+    def __init__(self, share):
+        super().__init__(share)
+        self.latest = 0
         self.owed = 0  # of the latest hold, while the device may still make up for it
         self.behind = 0  # that the device was behind the host at the end of the latest step before it
 
-    def begin(self, t):
-        """Learn that the first step begins that may be held."""
-        self.began = self.began or t
-
-    def may(self, t, cost, done, usual):
-        """Return whether so many ns may be spent at `t`, after so many that were spent likewise; `usual`: a step's."""
+    def may_hold(self, t, cost, done, usual):
+        """Return whether a hold may be made at `t`, after so many that were made likewise; `usual`: a step's ns."""
         ahead = max(AHEAD, AHEAD_STEPS * usual) * self.share / USUAL
-        if self.spent + cost > self.share * (t - self.began) + ahead:
-            return False
-        return done < KEEN or t - self.latest >= SELDOM
+        return self.may(t, cost, ahead) and (done < KEEN or t - self.latest >= SELDOM)
 
-    def spend(self, cost):
+    def hold(self, cost):
         """Spend so many ns on a hold, which the device may make up for."""
-        self.spent += cost
+        self.spend(cost)
         self.owed = cost
 
     def made_up(self, step, behind, usual):

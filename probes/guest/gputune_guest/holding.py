@@ -63,7 +63,7 @@ class Hold:
         elif part == step.target and part in self.leads:  # else another step was learnt since
             cost = int(self.ample * self.leads[part])
             self._hold(clock, step, part, cost)
-            self.spending.spend(cost)
+            self.spending.hold(cost)
             self.held_at = self.steps
 
     def _hold(self, clock, step, part, length):
@@ -123,7 +123,7 @@ class Hold:
         later = step.end.t - step.start.t - self.usual
         behind = step.end.at + low - step.end.t - step.behind(low)
         self.dear = max(0, later) + max(0, behind)
-        self.spending.spent += self.dear
+        self.spending.spend(self.dear)
 
     def _choose(self, clock, step):
         """Choose which part of the step that begins is held, if any may be."""
@@ -165,7 +165,7 @@ class Hold:
 
     def _may(self, t, cost, done):
         """Return whether so many ns may be spent at `t`, after so many that were spent likewise."""
-        return self.spending.may(t, cost, done, self.usual)
+        return self.spending.may_hold(t, cost, done, self.usual)
 
     def _divide(self, step, t):
         """Have the step divided, if it may be."""

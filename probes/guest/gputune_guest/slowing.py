@@ -35,7 +35,7 @@ CALM = 16  # rounds before the first one, and behind the last, in which nothing 
 LOADERS = 64
 
 _kept = {}  # id of a loader, or 0 for steps without one, to a _Pace
-_turns = None
+_turns = _purse = None
 _tried = 0  # when the training was held up last, for batches to lie ready or by this (ns)
 _over = False  # there was trouble: never again in this process
 
@@ -86,26 +86,6 @@ class Turns:
         return self.due + self.usual * often * budget.odds(self.number)
 
 
-class _Purse:
-    """What all of that may cost in this process: ns."""
-
-    def __init__(self, share):
-        self.share, self.began, self.spent, self.longest = share, now(), 0, 0
-
-    def may(self, t, cost):
-        """Return whether so much may be spent at `t`.
-
-        Holds of the device and delays of workers are not counted here, for what one of them costs the others do not: a
-        device, or workers, that set the pace hide what the thread is late by, and a thread that does hides theirs.
-        """
-        self.longest = max(self.longest, cost)
-        ahead = (EAGER - 1) * min(self.longest, ROUNDS * MOST)
-        return t - self.began >= FIRST_NS and self.spent + cost <= self.share * (t - self.began) + ahead
-
-
-_purse = None
-
-
 def begins(mine, t1):
     """Have the next rounds of an iterator slowed down, if that is due after a sampled `next()`, over at `t1`."""
     if not ABLE or here.trouble or _over or here.phase is not None or spans.get_ident() != here.trainer:
@@ -147,12 +127,14 @@ def _begin(key, number, count, t1):
         return
     if t1 - max(_tried, delaying.latest()) < calm:
         return
-    if _purse.may(t1, ROUNDS * length) and not _is_traced() and budget.heard():
+    cost = ROUNDS * length
+    early = t1 - _purse.began < FIRST_NS
+    if not early and _purse.may(t1, cost, (EAGER - 1) * cost) and not _is_traced() and budget.heard():
         filling.later(key, t1 + 2 * calm)
         delaying.quiet(t1 + 2 * calm)
         _turns.take()
         stands(t1 + ROUNDS * int(pace.round + length))
-        _purse.spent += ROUNDS * length
+        _purse.spend(cost)
         here.block, here.slow, here.slow_of, here.slowed = here.passes, length, number, ROUNDS
 
 
@@ -164,7 +146,8 @@ def _ready():
         if os.environ.get("GPUTUNE_STEER") or not share or ((world or 1) > 1 and rank is None):
             _over = True
             return False
-        _turns, _purse = Turns(rank or 0, world or 1, share), _Purse(share / (world or 1))
+        _turns, _purse = Turns(rank or 0, world or 1, share), budget.Purse(share / (world or 1))
+        _purse.begin(now())
     return True
 
 
