@@ -168,19 +168,20 @@ class Gatherer:
         if guest is not None and guest.role == "worker":
             self._worker_event(event, guest)
             return
-        training = self._training(event.process)
+        training = self._trainings.get(event.process) or self._training(event.process)
         if training is None:
             return
         training.take(record)
-        if record.kind == DELAY and record.code == SLOWS:
-            self._slowed(training, record.t0)
-        if record.kind in LOOPING or (record.kind == BACKWARD and training.by_passes):
+        kind = record.kind
+        if kind in LOOPING or (kind == BACKWARD and training.by_passes):
             self.host.loop(record.t0, record.t1)
-        elif record.kind == MEMBER:
+        elif kind == DELAY and record.code == SLOWS:
+            self._slowed(training, record.t0)
+        elif kind == MEMBER:
             self._workers.owner[record.b] = (event.process, record.a, record.c)
             if training.knows(record.a):  # in a recording its workers stand before it
                 self._settle()
-        elif record.kind == ITERATOR:
+        elif kind == ITERATOR:
             self._settle()
 
     def _slowed(self, training: Training, t: int) -> None:

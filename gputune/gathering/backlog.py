@@ -40,6 +40,9 @@ class Backlog:
     def looped(self, t: int) -> None:
         """Learn that a batch came, or a step was over, at `t`."""
         self._time.came(t)
+        if not self._time.there and not self._queued:  # no device is behind: it is over as it is told
+            self._caught_up(t)
+            return
         self._queued.append(t)
         self._catch_up()
 
@@ -69,11 +72,14 @@ class Backlog:
                 continue
             self._stood[key] += (t1 - t0) - (self._time.at(t1) - self._time.at(t0))
         while self._queued and self._time.knows(self._queued[0]):
-            self._last = self._time.at(self._queued.popleft())
-            if self._first:
-                self._done += 1
-            else:
-                self._first = self._last
+            self._caught_up(self._time.at(self._queued.popleft()))
+
+    def _caught_up(self, t: int) -> None:
+        self._last = t
+        if self._first:
+            self._done += 1
+        else:
+            self._first = t
 
     def left(self, end: int) -> int:
         """Return the ns of the device beyond the `end` of the loop: what is not known goes on as it did before."""

@@ -93,9 +93,10 @@ class Handovers:
             asked, returned, early = taken.popleft()
             self._lost = done > returned or len(taken) + 1 >= APART
             if not self._lost:
-                self._kept.all.append((returned - max(asked, done)) / NS)
+                since = max(asked, done)
+                self._kept.all.append((returned - since) / NS)
                 if early <= 0:
-                    self._asked[worker].append((max(asked, done), returned))
+                    self._asked[worker].append((since, returned))
                     for later in made:
                         if not self._asked[worker]:
                             break

@@ -20,10 +20,13 @@ class Intervals:
         """Take a pause at a place, begun at `at` (ns)."""
         self._due.setdefault(place, at)
 
+    @property
+    def open(self) -> bool:
+        """Return whether a pause waits for its round."""
+        return bool(self._due)
+
     def round(self, at: int, done: int) -> None:
-        """Take that a round ended at `at` (ns), before which there were `done`."""
-        if not self._due:
-            return
+        """Take that a round ended at `at` (ns), before which there were `done`. Not needed while none is `open`."""
         for place in [place for place, paused in self._due.items() if paused <= at]:
             del self._due[place]
             distance = done - self._last.get(place, done)

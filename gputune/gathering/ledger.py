@@ -36,12 +36,10 @@ def _add(into: dict[Key, int], what: Mapping[Key, int]) -> None:
 
 def _folded(earlier: Claim, later: Claim) -> Claim:
     """Return two neighbours as one claim with a gap in it."""
-    whole = Claim(earlier.t0, later.t1, earlier.covered + later.covered)
-    for claim in (earlier, later):
-        _add(whole.self_ns, claim.self_ns)
-        _add(whole.inclusive, claim.inclusive)
-        _add(whole.batches, claim.batches)
-    return whole
+    sums = dict(earlier.self_ns), dict(earlier.inclusive), dict(earlier.batches)
+    for whole, more in zip(sums, (later.self_ns, later.inclusive, later.batches), strict=True):
+        _add(whole, more)
+    return Claim(earlier.t0, later.t1, earlier.covered + later.covered, 0, *sums)
 
 
 class Ledger:
@@ -113,7 +111,9 @@ class Ledger:
         for claim in reversed(self._open):
             if claim.t1 <= t0:
                 break
-            total += max(0, min(claim.t1, t1) - max(claim.t0, t0))
+            begin, end = claim.t0 if claim.t0 > t0 else t0, claim.t1 if claim.t1 < t1 else t1
+            if end > begin:
+                total += end - begin
         return total
 
     def _record(self, name: str, mine: Claim, own: int, whole: int) -> None:

@@ -125,7 +125,8 @@ class LoaderState:
     @property
     def evaluates(self) -> bool:
         """Return whether most of its batches were taken for an evaluation."""
-        return self.evaluates_with(0)
+        taken, without = self.in_evaluation, self._without_gradients  # asked of every batch, several times
+        return (taken if taken > without else without) * 2 > (self.batches or 1)
 
     def evaluates_with(self, more: int) -> bool:
         """Return the same with `more` batches of an evaluation that goes on."""
@@ -187,8 +188,9 @@ class LoaderState:
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & UNTIMED:
             self._keep(wait, gap, pauses)
-            self.filled.round(gap, wait - picking, sum(pauses.values()))
-            self.lone.batch(record, gap, sum(pauses.values()))
+            paused = sum(pauses.values()) if pauses else 0
+            self.filled.round(gap, wait - picking, paused)
+            self.lone.batch(record, gap, paused)
             self._picks.append(picking / NS)
             self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
@@ -224,7 +226,7 @@ class LoaderState:
     def _keep(self, wait: int, gap: int, pauses: Mapping[str, int]) -> None:
         self._waits.append(wait / NS)
         self._steps.append(gap / NS)
-        for name in pauses.keys() - self._pauses.keys():
+        for name in pauses.keys() - self._pauses.keys() if pauses else ():
             self._pauses[name] = deque([0.0] * (len(self._steps) - 1), maxlen=KEPT)
         for name, series in self._pauses.items():
             series.append(pauses.get(name, 0) / NS)
@@ -290,7 +292,7 @@ class LoaderState:
             self._tensors = max(self._tensors, record.code >> 8)
         if worker >= 0:
             self.lone.made(record, iterator)
-        if self._fetched > max(1, self.num_workers):
+        if self._fetched > (self.num_workers or 1):
             self.filled.made(record.t1 - record.t0)
             wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
             # Both clocks are read a little apart from the times: a queue there is not one of the making.

@@ -1,7 +1,7 @@
 """The part of the gatherer that listens to one training process: its ledger, its places, its loaders."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -292,7 +292,8 @@ class Training:
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
         if not self._rounds.by_batches:
-            self._intervals.round(record.t1, self._rounds.steps)
+            if self._intervals.open:
+                self._intervals.round(record.t1, self._rounds.steps)
             if record.a == 1:
                 self._slowed.came(record.t1)
         self._stretches.stepped(record.t1, self.ledger.covered)
@@ -416,7 +417,8 @@ class Training:
             self._before = dict(self.ledger.inclusive)
         self._infers = infers
         self._latest = dict(self.ledger.inclusive)
-        self._loop_end = max(self._loop_end, record.t1)
+        if record.t1 > self._loop_end:
+            self._loop_end = record.t1
         self._backlog.looped(record.t1)
 
     def _iterator(self, record: Record) -> None:
@@ -438,7 +440,9 @@ class Training:
     def _batch(self, record: Record) -> None:
         self._begin(record.t0)
         iterator = self._iterators.get(record.a) or self._overheard(record)
-        made, self._made = self._made, []
+        made = self._made
+        if made:
+            self._made = []
         for fetch in made:
             if fetch.t0 >= record.t0 and fetch.kind != PICK:  # an older one is of a next() that was never told
                 self.fetched(record.a, fetch, -1)
@@ -511,17 +515,25 @@ class Training:
         """
         if self._asked and self.steps > WARM_UP:
             stepped, asked = self._stepped_before, self._asked
-            own = self.ledger.covered(stepped, asked) + sum(one.within(stepped, asked) for one in self._every_slowed)
-            worked = asked - stepped - own if stepped > self._gotten_at else 0
+            worked = asked - stepped - self._explained(stepped, asked) if stepped > self._gotten_at else 0
             if not self._passes.between(stepped, asked):
                 self._afters.append(max(0, worked) / NS)
         self._asked, self._gotten_at, self._got = record.t0, self._got, record.t1
         self._stepped_before = self._rounds.last
 
+    def _explained(self, t0: int, t1: int) -> int:
+        """Return the ns between two moments that are not long ago in which spans lie, or it was held up."""
+        held = self._slowed.within(t0, t1) if self._slowed.count else 0
+        for loader in self._loaders.values():
+            if loader.slowed.count:
+                held += loader.slowed.within(t0, t1)
+        return self.ledger.covered(t0, t1) + held
+
     def _advanced(self, loader: LoaderState, record: Record) -> None:
         """Learn what a batch that the training waited for says of its loop: one of an evaluation nothing, as a rule."""
         if not loader.evaluates:
-            self._intervals.round(record.t1, self._done)
+            if self._intervals.open:
+                self._intervals.round(record.t1, self._done)
             self._rounds.by_batches = True  # it waited for one that was no evaluation's
             self._rollouts.trained(record.t1)
             self._looped(record)
@@ -924,8 +936,10 @@ def _drawn(fields: Mapping[str, Json]) -> Drawn:
     return Drawn(of=of, shared=shared, unsure=bool(fields.get("unsure")))
 
 
-def _picking(record: Record, made: Iterable[Record]) -> int:
+def _picking(record: Record, made: Sequence[Record]) -> int:
     """Return the ns of a next() in which the batch sampler was asked; what is older is of an iterator's start."""
+    if not made:
+        return 0
     picks = [x for x in made if x.kind == PICK and record.t0 <= x.t0 and x.t1 <= record.t1]
     return sum(pick.t1 - pick.t0 for pick in picks)
 

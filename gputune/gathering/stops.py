@@ -45,8 +45,9 @@ class Stops:
 
     def own(self, record: Record) -> Record:
         """Return a record of the process itself on that clock. Not while it stands still."""
-        self._ran = max(self._ran, record.t1)
-        return self.record(record)
+        if record.t1 > self._ran:
+            self._ran = record.t1
+        return self.record(record) if self._over or self.began else record
 
     def record(self, record: Record) -> Record:
         """Return a record of another one, which works for it, on that clock."""

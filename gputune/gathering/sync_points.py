@@ -127,6 +127,8 @@ class Meetings:
     def step(self, record: Record) -> None:
         """Take the end of an optimizer step: the calls before it are one round."""
         self._steps.append(record.t1)
+        if not self._calls:
+            return
         before = [call for call in self._calls if call.t0 < record.t1]
         if not any(call.number for call in before):
             return

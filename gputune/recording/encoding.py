@@ -68,13 +68,16 @@ class Rest:
 
     def add(self, t: int, readings: Sequence[Reading]) -> None:
         """Add the readings of a tick."""
+        put, speaks = self.records.extend, False
         for reading in readings:
             if isinstance(reading, Event):
-                self.records.append(reading.process)
-                self.records.extend(reading.record)
+                put((reading.process, *reading.record))
             elif isinstance(reading, Stack):
                 self.stacks.append(reading)
-        self.said.extend(said(t, readings))
+            elif not isinstance(reading, Sample):
+                speaks = True
+        if speaks:
+            self.said.extend(said(t, readings))
 
     def messages(self) -> Iterator[bytes]:
         """Yield the frames of the tables that have rows."""
