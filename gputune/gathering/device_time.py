@@ -45,8 +45,7 @@ class DeviceTime:
         """Learn that a batch came, or a step was over, at `t`."""
         self._heard = self._heard or t
         self._first = self._first or t
-        if t > self._latest:
-            self._latest = t
+        self._latest = max(self._latest, t)
         self._unheard += 1
 
     def take(self, record: Record) -> None:

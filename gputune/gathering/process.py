@@ -417,8 +417,7 @@ class Training:
             self._before = dict(self.ledger.inclusive)
         self._infers = infers
         self._latest = dict(self.ledger.inclusive)
-        if record.t1 > self._loop_end:
-            self._loop_end = record.t1
+        self._loop_end = max(self._loop_end, record.t1)
         self._backlog.looped(record.t1)
 
     def _iterator(self, record: Record) -> None:
@@ -440,9 +439,7 @@ class Training:
     def _batch(self, record: Record) -> None:
         self._begin(record.t0)
         iterator = self._iterators.get(record.a) or self._overheard(record)
-        made = self._made
-        if made:
-            self._made = []
+        made, self._made = self._made, []
         for fetch in made:
             if fetch.t0 >= record.t0 and fetch.kind != PICK:  # an older one is of a next() that was never told
                 self.fetched(record.a, fetch, -1)

@@ -45,8 +45,7 @@ class Stops:
 
     def own(self, record: Record) -> Record:
         """Return a record of the process itself on that clock. Not while it stands still."""
-        if record.t1 > self._ran:
-            self._ran = record.t1
+        self._ran = max(self._ran, record.t1)
         return self.record(record) if self._over or self.began else record
 
     def record(self, record: Record) -> Record:

@@ -51,7 +51,8 @@ def own_part(verdict: Verdict) -> list[str]:
     """Return what gputune itself took of the run, or held back in it, a sentence each."""
     if inner(verdict):
         return []
-    told = [unmeasured.in_python(verdict.overhead), unmeasured.held_back(verdict.experiments)]
+    cost = [unmeasured.in_python(verdict.overhead), unmeasured.took(verdict)]
+    told = [*cost, unmeasured.held_back(verdict.experiments)]
     return [each for each in told if each]
 
 

@@ -10,6 +10,8 @@ from gputune.verdict.document import RECORDER, RECORDING, ExperimentsRow, Overhe
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "
+WORTH_TELLING = 0.01  # of the loop's time, for watching it: twice its budget where steps take 8 ms (benchmarks/)
+START = 0.5  # s of CPU that the recorder takes once, for its imports, first looks and first verdict
 OF_THE_RUN = frozenset({RECORDING, RECORDER})  # what failed in that run alone: no look at the machine says why
 NAMED = 3  # things of a device whose reasons are told: more of them, as a rule, lack for one reason
 # What is read of a device to the findings that it would make surer, or that are silent without it only where nothing
@@ -70,6 +72,22 @@ def held_back(experiments: ExperimentsRow | None) -> str:
     what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)
     share = "" if experiments.share is None else f": {100 * experiments.share:.1f} % of the loop at the most"
     return f"held back to see what that does: {what}{share}"
+
+
+def took(verdict: Verdict) -> str:
+    """Return what watching took where that may be a part of the loop's time that counts; "" where it is none.
+
+    That is at the most: what the recorder uses costs the loop nothing as long as a CPU stands idle beside it.
+    """
+    share, each = verdict.overhead.sampler_cpu_share, verdict.overhead.guest_us_per_batch or 0.0
+    if share is None or not verdict.loop_s or not verdict.processes:
+        return ""
+    inside = each / 1e6 * verdict.batches / len(verdict.processes) / verdict.loop_s
+    if share + inside < WORTH_TELLING + START / verdict.loop_s:
+        return ""
+    of_each = f" and {each:.0f} µs of each batch" if each else ""
+    most = f"up to {100 * (share + inside):.1f} % of the loop's time where no other was free"
+    return f"watching took {100 * share:.1f} % of a CPU{of_each}: {most}"
 
 
 def in_python(overhead: Overhead) -> str:

@@ -171,6 +171,14 @@ def test_what_was_seen_last_is_told_at_the_exit(watched, fake_torch, recorder) -
     assert _seen(each.found + each.rest(), "rounds") >= 2
 
 
+def test_once_the_run_is_over_nobody_looks_any_longer(watched, fake_torch, python, recorder) -> None:
+    code = (
+        "from gputune_guest import ring\nlooking.LONGEST = looking.SHORTEST = 60.0\nring.rest()\nprint(len(tasks()))\n"
+    )
+    run = watched(LOOP + ASKED + code, path=(fake_torch,), python=python, act=recorder()).healthy()
+    assert run.out.split() == ["0", "0"]
+
+
 def test_while_nobody_reads_little_is_kept(watched, fake_torch, recorder) -> None:
     code = """
 looker = looking._looker

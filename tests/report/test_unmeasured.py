@@ -8,7 +8,7 @@ import pytest
 
 from gputune.features import Lacking
 from gputune.nvml.fields import FIELDS
-from gputune.report.unmeasured import SERVES, held_back, in_python, lines
+from gputune.report.unmeasured import SERVES, held_back, in_python, lines, took
 from gputune.verdict.building import Overhead, build
 from gputune.verdict.document import ExperimentsRow
 
@@ -93,3 +93,19 @@ def test_hooks_that_ran_in_python_are_told_with_what_they_cost() -> None:
     assert in_python(Overhead(guest_us_per_batch=12.0, in_python=["rows"])) == ""  # it is no cost of the training
     said = in_python(Overhead(guest_us_per_batch=64.2, in_python=["hooks", "rows"]))
     assert said == "gputune's hooks ran in Python, 64 µs a batch, and would cost less in C (`gputune doctor` says how)"
+
+
+def _took(features: Make, share: float, loop_s: float) -> str:
+    """Return what is said of a recorder that took so many cores beside a loop of so many seconds."""
+    verdict = build(features(), (), overhead=Overhead(sampler_cpu_share=share, guest_us_per_batch=4.0))
+    return took(msgspec.structs.replace(verdict, loop_s=loop_s, batches=int(700 * loop_s)))
+
+
+def test_what_watching_takes_of_a_slow_loop_or_to_begin_with_is_no_line(features: Make) -> None:
+    assert _took(features, 0.004, 600) == ""
+    assert _took(features, 0.05, 5) == ""
+
+
+def test_what_watching_takes_of_a_fast_loop_is_told_as_what_it_may_cost(features: Make) -> None:
+    said = "watching took 6.0 % of a CPU and 4 µs of each batch: up to 6.3 % of the loop's time where no other was free"
+    assert _took(features, 0.06, 30) == said

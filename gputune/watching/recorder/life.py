@@ -20,8 +20,8 @@ from gputune.launch.run import Run, restored
 from gputune.launch.steering import FILE
 from gputune.verdict.building import Verdict
 from gputune.verdict.document import RECORDING, Tuned
-from gputune.watching.recorder.end import End
 from gputune.watching.recorder import yielding
+from gputune.watching.recorder.end import End
 from gputune.watching.recorder.gate import Gate
 from gputune.watching.recorder.live import Living
 from gputune.watching.recorder.outcome import Outcome

@@ -3,8 +3,8 @@
 Where a loop is fast its records take the recorder tens of milliseconds of CPU each second, in one go. As an equal of
 the training it takes a CPU from it for as long; like this it takes what nobody else wants, and is put off otherwise.
 
-It is a thread of its own that does so, for on Linux each thread has its own priority, and what was given away is given
-back to root alone: the verdict is worked out by the first thread, and does not wait behind other jobs of a busy machine.
+It is a thread of its own that does so, for on Linux each thread has its own priority, and root alone gets back what
+it gave away: the verdict is worked out by the first thread, and does not wait behind other jobs of a busy machine.
 """
 
 import os

@@ -43,6 +43,7 @@ untrained = True  # no optimizer has made a step since the ring was begun
 _lock = _thread.allocate_lock()
 _first = []  # notes that each new ring begins with: functions that return one
 _farewells = []  # called when the guest steps back
+_rests = []  # called when the run is over, and the process goes on
 
 
 def record(kind, code, t0, t1, a=0, b=0, d=0, e=0, c=0):  # noqa: PLR0913, PLR0917 - the fields of a record
@@ -153,6 +154,11 @@ def at_farewell(restore):
     _farewells.append(restore)
 
 
+def at_rest_too(stop):
+    """Call `stop()` when the run is over and this process goes on."""
+    _rests.append(stop)
+
+
 def failed(error):
     """Count an error of ours; after too many of them take everything back."""
     global _errors
@@ -257,6 +263,9 @@ def anew():
 def rest():
     """Write nothing more until `anew`: the run is over, and this process goes on."""
     global _dead, at_rest
+    for stop in _rests:
+        with contextlib.suppress(Exception):
+            stop()
     end()
     here.close()
     _dead = at_rest = True
