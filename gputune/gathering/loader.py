@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
+from typing import NamedTuple
 
 from gputune.core.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.core.figures import mean
@@ -57,6 +58,33 @@ class _Pass:
         return self.t0, number, worker
 
 
+class _Made(NamedTuple):
+    """A batch that was made, in which place, by which worker (-1 none) as its how manieth; `alone`: by one thread."""
+
+    place: tuple[int, ...]
+    record: Record
+    worker: int
+    age: int
+    alone: bool
+
+    def fetch(self) -> Fetch:
+        """Return what that took: worked out where it is asked for, for of a fast loop most are never asked for."""
+        record = self.record
+        wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
+        # Both clocks are read a little apart from the times: a queue there is not one of the making.
+        # A part of the CPU time may run beside it where the worker has threads.
+        room = max(0.0, wall - cpu) if self.alone else wall
+        return Fetch(
+            wall=wall,
+            cpu=cpu,
+            queued=min(room, max(0, record.b) / NS),
+            collate=record.d / NS,
+            samples=record.c,
+            worker=self.worker,
+            age=self.age,
+        )
+
+
 def maybe(value: Json) -> int | None:
     """Return a number of a note as an int, None for anything else."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -88,7 +116,7 @@ class LoaderState:
         self._step_cpus: deque[float] = deque(maxlen=KEPT)
         self._next_cpus: deque[float] = deque(maxlen=KEPT)
         self._pauses: dict[str, deque[float]] = {}
-        self._fetches: deque[tuple[tuple[int, ...], Fetch]] = deque(maxlen=KEPT)  # and its place
+        self._fetches: deque[_Made] = deque(maxlen=KEPT)
         self._fetched = 0
         self._made_by: dict[tuple[int, int], int] = {}  # batches that each worker of each iterator made
         self._passes: dict[int, _Pass] = {}
@@ -294,21 +322,8 @@ class LoaderState:
             self.lone.made(record, iterator)
         if self._fetched > (self.num_workers or 1):
             self.filled.made(record.t1 - record.t0)
-            wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
-            # Both clocks are read a little apart from the times: a queue there is not one of the making.
-            # A part of the CPU time may run beside it where the worker has threads.
             alone = worker < 0 or (self.worker_threads or 1) == 1
-            room = max(0.0, wall - cpu) if alone else wall
-            made = Fetch(
-                wall=wall,
-                cpu=cpu,
-                queued=min(room, max(0, record.b) / NS),
-                collate=record.d / NS,
-                samples=record.c,
-                worker=worker,
-                age=age,
-            )
-            self._fetches.append((place, made))
+            self._fetches.append(_Made(place, record, worker, age, alone))
 
     def _count_made(self, iterator: int, worker: int) -> int:
         """Count a batch of a worker, and return how many it had made before."""
@@ -444,7 +459,7 @@ class LoaderState:
 
     def _in_order(self) -> tuple[Fetch, ...]:
         """Return how batches were made, in the order of their delivery: records of them come worker by worker."""
-        return tuple(fetch for _, fetch in sorted(self._fetches, key=itemgetter(0)))
+        return tuple(made.fetch() for made in sorted(self._fetches, key=itemgetter(0)))
 
     @property
     def _queue(self) -> int:
