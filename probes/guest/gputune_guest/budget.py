@@ -44,11 +44,15 @@ class Purse:
         """Learn that the loop is under way at `t`: its share grows from the first such moment on."""
         self.began = self.began or t
 
-    def may(self, t, cost, ahead=None):
-        """Return whether so many ns may be spent at `t`, so many of them in advance; None: AHEAD of the usual share."""
+    def left(self, t, ahead=None):
+        """Return how many ns may be spent at `t`, so many of them in advance; None: AHEAD of the usual share."""
         self.begin(t)
         ahead = AHEAD * self.share / USUAL if ahead is None else ahead
-        return bool(self.share) and self.spent + cost <= self.share * (t - self.began) + ahead
+        return self.share * (t - self.began) + ahead - self.spent if self.share else 0
+
+    def may(self, t, cost, ahead=None):
+        """Return whether so many may be."""
+        return bool(self.share) and cost <= self.left(t, ahead)
 
     def spend(self, cost):
         """Spend so many ns."""
