@@ -36,10 +36,11 @@ def _add(into: dict[Key, int], what: Mapping[Key, int]) -> None:
 
 def _folded(earlier: Claim, later: Claim) -> Claim:
     """Return two neighbours as one claim with a gap in it."""
-    sums = dict(earlier.self_ns), dict(earlier.inclusive), dict(earlier.batches)
-    for whole, more in zip(sums, (later.self_ns, later.inclusive, later.batches), strict=True):
-        _add(whole, more)
-    return Claim(earlier.t0, later.t1, earlier.covered + later.covered, 0, *sums)
+    self_ns, inclusive, batches = dict(earlier.self_ns), dict(earlier.inclusive), dict(earlier.batches)
+    _add(self_ns, later.self_ns)
+    _add(inclusive, later.inclusive)
+    _add(batches, later.batches)
+    return Claim(earlier.t0, later.t1, earlier.covered + later.covered, 0, self_ns, inclusive, batches)
 
 
 class Ledger:
