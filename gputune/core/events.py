@@ -106,6 +106,9 @@ class Kind(IntEnum):
     #             LONE: nobody was, but nobody made any other batch of an iterator from t0 on, when the one that was
     #             waited for was asked for, to t1, when it was there; a iterator id, b index in it, as in its BATCH
 
+    CROSSED = 22  # a timed step, t0 to t1 as its DEVICE, after it: a ns by the device's clock that its stream stood
+    #               for other devices of the process, and for what passes between them; code: DIVIDED; only where it did
+
 
 class SpanCode(IntEnum):
     """Which span a SPAN record is."""

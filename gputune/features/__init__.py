@@ -496,7 +496,8 @@ class DeviceStep:
     It goes from the first work of a batch to that of the next one, and is `whole` s long: `starved` s without work
     between the two, `copying` s of copies from the host on the step's own stream, and the rest. `compute` s of that
     are kernels, as measured where they ran without a gap; None where they never did. `update` s of these came behind
-    the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known.
+    the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known. `crossing`
+    s it stood for other devices of the same process, and for what passes between them.
     `read_waits` and `copy_waits` are s that the training thread stood for the device's work in reads and
     synchronizations, and before its copies began, `launch_waits` those in launches, as the device's queue was full;
     None where that cannot be told apart. `lag` s the device is behind the host at the end of the median step: none
@@ -513,6 +514,7 @@ class DeviceStep:
     launch_waits: float | None = None
     update: float | None = None
     lag: float | None = None
+    crossing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -652,8 +654,12 @@ class Process:
 
     @property
     def kernels(self) -> float | None:
-        """Return the s of kernels in a step, as measured where they ran without a gap; None where they never did."""
-        return None if self.device_step is None else self.device_step.compute
+        """Return the s of kernels in a step, as measured where they ran without a gap; None where they never did.
+
+        What other devices of the same process do for it while this one waits is work of its devices as well.
+        """
+        timed = self.device_step
+        return None if timed is None or timed.compute is None else timed.compute + timed.crossing
 
     @property
     def steps(self) -> int:

@@ -82,7 +82,7 @@ class Clocked:
     def __init__(self) -> None:
         self._gaps = self._steps = 0
         self._idle = self._work = 0  # ns
-        self._copied = self._read = self._stood = 0  # ns
+        self._copied = self._read = self._stood = self._crossed = 0  # ns
         self._lags: deque[int] = deque(maxlen=KEPT)  # us that the device was behind at the end of a step, where known
         self._parts = _Parts()
         self._divided = _Parts()  # of steps that were divided further, since parts of the others hold too much
@@ -90,9 +90,11 @@ class Clocked:
         self._holds = self._held = 0  # ns
 
     def take(self, record: Record) -> None:
-        """Take a GAP, DEVICE or SEGMENT record."""
+        """Take a GAP, DEVICE, CROSSED or SEGMENT record."""
         if record.kind == Kind.SEGMENT:
             self._part(record)
+        elif record.kind == Kind.CROSSED:
+            self._crossed += record.a if self._steps > WARM_UP and not record.code & DIVIDED else 0
         elif record.kind == Kind.DEVICE and record.code & DIVIDED:
             self._divided.step(record.c)
         else:
@@ -147,6 +149,7 @@ class Clocked:
             whole=(self._idle + self._work) / gaps / NS,
             starved=self._idle / gaps / NS,
             copying=self._copied / steps / NS,
+            crossing=self._crossed / steps / NS,
             compute=parts.compute,
             update=parts.update,
             read_waits=self._read / steps / NS,

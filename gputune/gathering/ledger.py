@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from gputune.core.events import SPANS
 from gputune.core.units import NS
 
 Key = TypeVar("Key")
-ABSORBS = {"loader.wait": frozenset({"loader.start"})}  # inside next() everything is loader wait, but for worker start
+ABSORBS = {  # and what stays what it is inside of it
+    "loader.wait": frozenset({"loader.start"}),  # inside next() everything is loader wait, but for worker start
+    "startup": frozenset(SPANS) - {"copy.h2d"},  # the model goes to the device once, and no step copies it
+}
 ALONE = frozenset({"between"})  # what lies in it is told by words of its own, however its time is asked for
 MERGE_AT = 4096  # spans kept while no parent has claimed them; the older half is folded when there are more
 

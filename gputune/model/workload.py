@@ -246,7 +246,7 @@ def device_floor(run: Features, process: Process, per_batch: float) -> float:
     """
     timed = process.device_step
     if timed is not None and timed.compute is not None:
-        return timed.compute + timed.copying
+        return timed.compute + timed.copying + timed.crossing
     return device_time(run, process, per_batch) + for_others(run, process)
 
 

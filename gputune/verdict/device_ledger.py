@@ -11,16 +11,17 @@ from gputune.core.events import STOPPING
 from gputune.features import Process
 from gputune.model.workload import stood
 
-COMPUTE, COPIES, COMMUNICATION = "compute", "copies", "communication"
+COMPUTE, COPIES, COMMUNICATION, OTHER = "compute", "copies", "communication", "other-device"
 HOST_BOUND, STARVED, UNKNOWN = "host-bound", "starved", "unknown"
-PARTS = (COMPUTE, COPIES, COMMUNICATION, HOST_BOUND, STARVED, UNKNOWN)
+PARTS = (COMPUTE, COPIES, COMMUNICATION, OTHER, HOST_BOUND, STARVED, UNKNOWN)
 
 
 def device_ledger(process: Process) -> Mapping[str, float]:
     """Return part to share of the loop (0 to 1, together 1) of a process's device; nothing where no step was timed.
 
     `compute`: kernels. `copies`: copies from the host on the step's own stream, nothing else runs there meanwhile.
-    `communication`: standing for other ranks and for transfers. `starved`: no work until the next batch.
+    `communication`: standing for other ranks and for transfers. `other-device`: the same for other devices of the
+    process itself, of which this one is timed. `starved`: no work until the next batch.
     `host-bound`: all other gaps, in which the host had queued nothing.
     """
     timed = process.device_step
@@ -28,7 +29,7 @@ def device_ledger(process: Process) -> Mapping[str, float]:
         return {}
     whole = _mean_step(process) or timed.whole
     left, found = whole, {}
-    wanted = [(COPIES, timed.copying), (COMMUNICATION, stood(process))]
+    wanted = [(COPIES, timed.copying), (COMMUNICATION, stood(process)), (OTHER, timed.crossing)]
     if timed.compute is not None:
         wanted.append((COMPUTE, timed.compute - stood(process)))
     for part, seconds in wanted:

@@ -16,6 +16,10 @@ def step(mask: int, copied: float = 0, read: float = 0, stood: float = 0) -> Rec
     return Record(Kind.DEVICE, 0, 0, 0, int(copied * MS), int(read * MS), int(stood * MS), 0, mask)
 
 
+def crossed(stood: float, code: int = 0) -> Record:
+    return Record(Kind.CROSSED, code, 0, 0, int(stood * MS), 0, 0, 0, 0)
+
+
 def part(mask: int, number: int, took: float, behind: float | None = None) -> Record:
     after = 0 if behind is None else 1 + int(behind * MS)
     return Record(Kind.SEGMENT, HELD, 0, 0, int(took * MS), number, after, MS, mask)
@@ -44,6 +48,16 @@ def test_the_first_steps_are_left_out_and_the_rest_are_means() -> None:
     assert (told.whole, told.starved, told.copying) == pytest.approx((0.010, 0.001, 0.002))
     assert (told.read_waits, told.copy_waits) == pytest.approx((0.003, 0.004))
     assert told.compute is None
+
+
+def test_standing_for_other_devices_is_a_mean_of_all_steps_but_divided_ones() -> None:
+    clocked = fed(gap(0, 10), step(1), crossed(100), times=WARM_UP)
+    for n in range(LEAST):
+        clocked.take(gap(0, 10))
+        clocked.take(step(1))
+        clocked.take(crossed(8, code=DIVIDED if n % 4 else 0))
+    assert clocked.told is not None
+    assert clocked.told.crossing == pytest.approx(0.002)
 
 
 def test_work_is_the_sum_of_the_parts_of_a_step_once_each_was_measured() -> None:

@@ -27,6 +27,19 @@ def test_start_up_ends_with_the_first_sign_of_training(story) -> None:
     assert process.wall == pytest.approx(0.23)
 
 
+def test_what_is_copied_before_the_loop_is_start_up_and_no_copying_of_it(story) -> None:
+    story.span(SpanCode.COPY_H2D, 60)
+    story.span(SpanCode.CHECKPOINT, 10)
+    story.iterator(took=20)
+    for _ in range(5):
+        story.epoch(1)
+        story.span(SpanCode.COPY_H2D, 2)
+    (process,) = story.features().processes
+    assert process.ledger["copy.h2d"] == pytest.approx(5 * 0.002)
+    assert process.in_loop["copy.h2d"] <= 5 * 0.002
+    assert (process.ledger["startup"], process.ledger["checkpoint"]) == pytest.approx((0.16, 0.01))
+
+
 def test_a_loop_without_a_loader_has_a_ledger_too(story) -> None:
     for _ in range(5):
         story.step(10)

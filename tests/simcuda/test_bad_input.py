@@ -288,7 +288,7 @@ optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.01), torch.amp.GradSc
 def step(x, y):
     optimizer.zero_grad(set_to_none=False)
     with torch.autocast("cuda", dtype=torch.float16, enabled=amp):
-        loss = nn.functional.cross_entropy(net(x.view(-1, 1, 8, 8)), y)
+        loss = nn.functional.cross_entropy(net(x.view(-1, 1, 8, 8).to(kept[0])), y)  # as another tensor is
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()

@@ -14,36 +14,45 @@ SIMGPU = Path(__file__).parents[1] / "simgpu"
 POINTS = 0.02
 PATIENCE = 120.0  # s
 
-TRAINING = """
+BOOKS = """
 import json, os, sys, time
-folder, work, slow, pinned, singly = json.loads(sys.argv[1])
+folder, *settings = json.loads(sys.argv[1])
 sys.path.insert(0, folder)
 import simgpu, torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 cards = simgpu.Cards(os.environ["SIMGPU_STATE"])
+held, hold = [0.0], sys.modules["gputune_guest.device"].clock.hold
+def holding(cycles, sleep=hold.sleep):  # the card is held back meanwhile, and does nothing of the training's
+    held[0] += cycles / 1.98
+    sleep(cycles)
+hold.sleep = holding
+def books():
+    for card in range(torch.cuda.device_count()): torch.cuda.synchronize(card)
+    return cards.booked(0)
+def begin():
+    global before
+    before, held[0] = books(), 0.0
+def end():
+    after, wanted = books(), ("kernel", "exposed_copy", "exposed_collective", "idle", "until")
+    kernel, copied, met, idle, whole = (after[name] - before[name] for name in wanted)
+    print(kernel - held[0], copied, met, idle + held[0], whole)
+"""
+TRAINING = """
+work, slow, pinned, singly = settings
 class Pictures(Dataset):
     def __len__(self): return (700 if singly else 500) * 16
     def __getitem__(self, i):
         time.sleep(slow / 3)
         return torch.zeros(3, 128, 128)
-def books():
-    torch.cuda.synchronize()
-    return cards.booked(0)
 host_ms, wide, deep, reads = work
 model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(8), nn.Flatten(), nn.Linear(512, wide),
                       *(nn.Linear(wide, wide) for _ in range(deep)), nn.Linear(wide, 1)).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 if singly: optimizer = torch.optim.Adam(model.parameters(), foreach=False)
 loader = DataLoader(Pictures(), batch_size=16, num_workers=1, pin_memory=pinned)
-before, held, hold = None, [0.0], sys.modules["gputune_guest.device"].clock.hold
-def holding(cycles, sleep=hold.sleep):  # the card is held back meanwhile, and does nothing of the training's
-    held[0] += cycles / 1.98
-    sleep(cycles)
-hold.sleep = holding
 for n, batch in enumerate(loader):
-    if n == 10:
-        before, held[0] = books(), 0.0
+    if n == 10: begin()
     batch = batch.cuda(non_blocking=True)
     until = time.monotonic() + host_ms / 1e3
     while time.monotonic() < until: pass
@@ -52,17 +61,40 @@ for n, batch in enumerate(loader):
     loss.backward()
     optimizer.step()
     if reads: loss.item()
-after = books()
-kernel, copied, idle, whole = (after[name] - before[name] for name in ("kernel", "exposed_copy", "idle", "until"))
-print(kernel - held[0], copied, idle + held[0], whole)
+end()
+"""
+TWO_CARDS = """
+how, wide, other = settings
+class Rows(Dataset):
+    def __len__(self): return 400 * 16
+    def __getitem__(self, i): return torch.zeros(wide)
+def part(wide, out): return nn.Sequential(*(nn.Linear(wide, wide) for _ in range(8)), nn.Linear(wide, out))
+if how == "DataParallel":
+    model = nn.DataParallel(part(wide, 1).cuda())
+    parameters = [*model.parameters()]
+else:
+    head, tail, last = part(wide, other).to("cuda:0"), part(other, 1).to("cuda:1"), nn.Linear(1, 1).to("cuda:0")
+    parameters = [*head.parameters(), *tail.parameters(), *last.parameters()]
+    there = lambda x: tail(head(x).to("cuda:1"))
+    model = (lambda x: last(there(x).cuda(0))) if how == "there and back" else there
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+for n, batch in enumerate(DataLoader(Rows(), batch_size=16, num_workers=1, pin_memory=True)):
+    if n == 10: begin()
+    loss = model(batch.cuda(non_blocking=True)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+end()
 """
 
 
-def told(machine: Any, *settings: object, **options: object) -> tuple[dict[str, float], list[float]]:
+def told(
+    machine: Any, *settings: object, training: str = TRAINING, **options: object
+) -> tuple[dict[str, float], list[float]]:
     """Return the device's ledger of a training under `gputune watch`, and what the card booked of its loop, ns."""
-    (machine.folder / "train.py").write_text(TRAINING)
+    (machine.folder / "train.py").write_text(BOOKS + training)
     verdict = machine.folder / "verdict.json"
-    watch = [Path(sys.executable).with_name("gputune"), "watch", "--json", verdict, "--out", machine.folder / "run"]
+    watch = [sys.executable, "-m", "gputune", "watch", "--json", verdict, "--out", machine.folder / "run"]
     done = subprocess.run(
         [*watch, "--", machine._simcuda.PYTHON, machine.folder / "train.py", json.dumps([str(SIMGPU), *settings])],
         env=machine.environment(**options),
@@ -87,7 +119,7 @@ def told(machine: Any, *settings: object, **options: object) -> tuple[dict[str, 
     ],
 )
 def test_the_ledger_is_what_the_card_booked(machine: Maker, work: Any, slow: float, pinned: bool) -> None:
-    ledger, (kernel, copied, idle, whole) = told(machine(), work, slow, pinned, False)
+    ledger, (kernel, copied, _, idle, whole) = told(machine(), work, slow, pinned, False)
     assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
     assert ledger.get("compute", 0.0) == pytest.approx(kernel / whole, abs=POINTS)
     if pinned:
@@ -99,7 +131,25 @@ def test_the_ledger_is_what_the_card_booked(machine: Maker, work: Any, slow: flo
 
 
 def test_a_part_that_is_more_than_the_queue_holds_is_divided_further(machine: Maker) -> None:
-    ledger, (kernel, _, _, whole) = told(machine(), (0, 64, 45, False), 0.0, True, True, queue=448)
+    ledger, (kernel, *_, whole) = told(machine(), (0, 64, 45, False), 0.0, True, True, queue=448)
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
     assert ledger["host-bound"] > 0.5
     assert "unknown" not in ledger
+
+
+@pytest.mark.parametrize(
+    ("how", "wide", "other"),
+    [
+        ("there", 4096, 4096),
+        ("there and back", 4096, 6144),
+        ("there and back", 4096, 512),
+        ("DataParallel", 2048, 0),
+    ],
+)
+def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, how: str, wide: int, other: int) -> None:
+    ledger, (kernel, copied, met, idle, whole) = told(machine(2), how, wide, other, training=TWO_CARDS)
+    assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
+    assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
+    rest = sum(ledger.get(part, 0.0) for part in ("copies", "other-device", "host-bound", "starved"))
+    assert rest == pytest.approx((copied + met + idle) / whole, abs=POINTS)
+    assert ledger["other-device"] > 0.1

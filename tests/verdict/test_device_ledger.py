@@ -59,6 +59,13 @@ def test_standing_for_other_ranks_is_no_compute() -> None:
     assert told["compute"] == pytest.approx(0.4)
 
 
+def test_standing_for_another_device_of_the_process_is_no_compute() -> None:
+    told = device_ledger(process(0.004, crossing=0.002))
+    assert told == pytest.approx(
+        {"compute": 0.4, "copies": 0.2, "other-device": 0.2, "host-bound": 0.1, "starved": 0.1}
+    )
+
+
 def test_no_part_takes_more_than_is_left() -> None:
     told = device_ledger(process(0.020))
     assert told == pytest.approx({"compute": 0.8, "copies": 0.2})

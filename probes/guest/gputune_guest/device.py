@@ -18,7 +18,7 @@ import sys
 import time
 
 from gputune_guest import allocator, budget, dividing, failing, holding, joins, ring, spans, sync, wrapping
-from gputune_guest.words import DEVICE, DIVIDED, GAP, HELD, SEGMENT
+from gputune_guest.words import CROSSED, DEVICE, DIVIDED, GAP, HELD, SEGMENT
 
 now = ring.now
 ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are timed
@@ -221,15 +221,16 @@ class Clock:
         self.pending.clear()
         self.pool.clear()
 
-    def mark(self):
-        """Return a mark that is on the current stream from now on."""
+    def mark(self, on=None):
+        """Return a mark that is on the current stream from now on: of this device, or of the device `on`."""
         mark = self.pool.pop() if self.pool else Mark(self.cuda.Event(enable_timing=True))
-        if self.streams is not None:
+        stream = None if on is None else self.cuda.current_stream(on)
+        if on is None and self.streams is not None:
             told = self.streams(self.device())
             if told != self.stream_told:
                 self.stream, self.stream_told = self.cuda.current_stream(), told
         mark.t = now()
-        mark.event.record(self.stream)
+        mark.event.record(self.stream if stream is None else stream)
         mark.done = now()
         return mark
 
@@ -280,8 +281,11 @@ class Clock:
         code = DIVIDED if step.divided else 0
         if not code:  # of the others it is told how long they took
             ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
-        copied, read, stood = step.waits(low, self.copying)
-        ring.record(DEVICE, code, step.start.t, end.t, copied, read, stood, step.behind(low), step.mask())
+        copied, read, blocked = step.waits(low, self.copying)
+        ring.record(DEVICE, code, step.start.t, end.t, copied, read, blocked, step.behind(low), step.mask())
+        stood = step.crossing(low)
+        if stood:
+            ring.record(CROSSED, code, step.start.t, end.t, stood, 0, 0, 0, 0)
         for segment, t0, t1, took, behind, held in step.segments(low):
             after = 0 if behind is None else 1 + behind
             ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, after, held, step.mask())

@@ -3,6 +3,8 @@
 Every way to it makes an `OptimizeContext`. A torch whose dynamo has none counts as if it were asked from the start.
 """
 
+import sys
+
 from gputune_guest import patching, wrapping
 
 _waiting = []  # what is to be done then
@@ -12,6 +14,12 @@ _asked = False
 def asked():
     """Return whether something may have been compiled already."""
     return _asked
+
+
+def compiles_passes():
+    """Return whether the backward pass itself is compiled: a hook would be a part of that."""
+    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(compiled, "compiled_autograd_enabled", False))
 
 
 def at_first(change):

@@ -13,8 +13,16 @@ now = ring.now
 here = ring.here
 MOST = 16  # joins of a step; of one with more the segments are not known
 PARTS = 31  # joins of one that is divided: a bit of a record's field for each segment
+MOST_CROSSINGS = 512  # of a step; of one with more the segments are not known
 SIZES = 256  # of copies of which it is kept how long they take
+PROMPT = 20_000  # ns: an event that passes as soon as it is recorded found the device waiting for its host
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
+
+
+def stood(before, after, low):
+    """Return the ns that a stream stood between two marks; none where it was for its host, which was still queueing."""
+    late = after.at + low - after.t
+    return max(0, after.at - before.at) if late > PROMPT else 0
 
 
 class _Join:
@@ -39,7 +47,20 @@ class Step:
     """A step between two marks, and the joins in it. Times are host ns, and ns of the device's clock."""
 
     __slots__ = (
-        *("backed", "copies", "divided", "end", "following", "held", "index", "inside", "joins", "lost", "number"),
+        *(
+            "backed",
+            "copies",
+            "crossings",
+            "divided",
+            "end",
+            "following",
+            "held",
+            "index",
+            "inside",
+            "joins",
+            "lost",
+            "number",
+        ),
         *("returned", "start", "target", "tried"),
     )
 
@@ -48,6 +69,7 @@ class Step:
         self.end = self.following = None
         self.joins = []  # what the thread waited in
         self.copies = []  # (mark before, mark after, B) of copies that nobody waited for
+        self.crossings = []  # (mark before, mark after) of what it waits for other devices in (peers.py)
         self.held = {}  # segment to its Hold
         self.tried = None  # a short Hold by which its rate is learnt
         self.backed = None  # mark behind the last backward pass, where that was asked for
@@ -68,7 +90,7 @@ class Step:
             found.append(join.before)
             if join.after is not None and join.after is not join.before:
                 found.append(join.after)
-        for before, after, _ in self.copies:
+        for before, after, *_ in self.copies + self.crossings:
             found += [before, after]
         for hold in (*self.held.values(), *filter(None, [self.tried])):
             found += [hold.before, hold.after]
@@ -78,6 +100,17 @@ class Step:
         if self.following is not self.end:
             found.append(self.following)
         return found
+
+    def crossed(self, before, after):
+        """Take the marks around what has the device wait for others of the process."""
+        if len(self.crossings) < MOST_CROSSINGS:
+            self.crossings.append((before, after))
+        else:
+            self.lost = True
+
+    def crossing(self, low):
+        """Return by how many ns the device stood for others of the process, transfers included."""
+        return sum(stood(before, after, low) for before, after in self.crossings)
 
     def behind(self, low):
         """Return by how many ns the device was behind the host at the start."""
@@ -141,7 +174,8 @@ class Step:
                 held = begin.at - hold.before.at
             elif begin is None or begin.at + low < end.done:  # a host that stood before the mark left a gap there
                 continue
-            inside = sum(after.at - before.at for before, after, _ in self.copies if t <= before.t <= end.t)
+            beside = self.copies + self.crossings
+            inside = sum(after.at - before.at for before, after, *_ in beside if t <= before.t <= end.t)
             took = max(0, end.at - begin.at - inside)
             yield n, t, end.t, took, self._behind_pass(t, end, took), held
 

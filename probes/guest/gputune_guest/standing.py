@@ -13,7 +13,7 @@ A round ends with the last stand of a backward pass with a collective, and is nu
 import collections
 import sys
 
-from gputune_guest import device, patching, ring, spans, wrapping
+from gputune_guest import device, dynamo, joins, patching, ring, spans, wrapping
 from gputune_guest.words import GATHERED, ON_DEVICE, RENDEZVOUS, STOOD
 
 DENSE = 32  # first rounds that are all timed
@@ -21,9 +21,6 @@ PAIR = 2  # afterwards so many of EACH are, and of LATER once there were MANY: a
 EACH, LATER, MANY = 7, 31, 1024  # primes: what users do every 4 or 10 steps is met as often as it comes
 MOST_STANDS = 512  # in a round: one with more is not timed
 MOST_PENDING = 64  # rounds that have not passed
-PROMPT = (
-    20_000  # ns: an event that passes as soon as it is recorded found the device waiting for its host, not for ranks
-)
 MOST = 0xFFFF  # calls, ranks
 
 here = None  # the one of this process, once a device meets other ranks
@@ -160,7 +157,7 @@ class Standing:
         for mark in [began, *marks]:
             self.clock._place(mark)
         end = done.stands[-1][1]
-        apart = sum(map(self._lasted, done.stands))
+        apart = sum(joins.stood(*pair, self.clock.low) for pair in done.stands)
         beside = sum(max(0, after.at - before.at) for before, after in done.beside)
         own = max(0, end.at - began.at - apart)
         size, calls, hidden = self.told if not done.calls else (done.size, done.calls, max(0, beside - apart))
@@ -168,12 +165,6 @@ class Standing:
         ranks = min(MOST, sys.modules["torch.distributed"].get_world_size()) | min(MOST, calls) << 16
         ring.record(RENDEZVOUS, code, began.t, end.t, done.number, size, own, apart, ranks)
         self.clock.pool += [mark for mark in [began, *marks] if mark is not end and mark is not self.clock.base]
-
-    def _lasted(self, stand):
-        """Return the ns that the stream stood; none where it stood for its host, which was still queueing."""
-        before, after = stand
-        late = after.at + self.clock.low - after.t
-        return max(0, after.at - before.at) if late > PROMPT else 0
 
     def _failed(self, error):
         self._drop()
@@ -214,7 +205,7 @@ def _first(mine, tensors, before):
     """Have the engine call us before it lets DDP wait, by a hook that queues the callback. Returns the hook."""
     try:
         node = next((t.grad_fn for t in tensors if getattr(t, "grad_fn", None) is not None), None)
-        if node is None or not mine.usable() or _compiles():
+        if node is None or not mine.usable() or dynamo.compiles_passes():
             return None
         queue = sys.modules["torch.autograd"].Variable._execution_engine.queue_callback
 
@@ -230,12 +221,6 @@ def _first(mine, tensors, before):
     except Exception as error:
         mine._failed(error)
         return None
-
-
-def _compiles():
-    """Return whether the backward pass itself is compiled: a hook would be a part of that."""
-    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
-    return bool(getattr(compiled, "compiled_autograd_enabled", False))
 
 
 def _over(mine, before, handle):

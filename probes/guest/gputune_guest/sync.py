@@ -7,7 +7,7 @@ and record only for tensors on one.
 import os
 import sys
 
-from gputune_guest import patching, spans, wrapping
+from gputune_guest import patching, peers, spans, wrapping
 from gputune_guest.words import COPY_H2D, SYNC
 
 PINNED, NON_BLOCKING = 1, 2  # bits of field c of a copy
@@ -47,27 +47,39 @@ def _copy(original):
     """
     forced = _forced()
     what = "Tensor." + original.__name__
+    usual = "cuda" if original.__name__ == "cuda" else None
 
     def before(args, kwargs):
         if spans.silent or local.depth or (here.waiting and spans.in_next()):
             return None
         given = args[1:], kwargs
         meeting = spans.meeting  # each batch comes by here, and few steps are timed
-        step = None if meeting is None or meeting.clock.current is None else _meets(args[0], *given)
+        step = None if meeting is None or meeting.clock.current is None else _meets(args[0], _target(*given, usual))
         return args[0], given, step, now()
 
     def after(begun, result, _error):
         tensor, given, step, t0 = begun
-        if result is not None or step is not None:
+        if isinstance(step, peers.Crossing):
+            peers.after(step, result)
+        elif result is not None or step is not None:
             _copied(tensor, result, given, (t0, now()), (what, forced, step))
 
     return wrapping.traced(original, before, after)
 
 
-def _meets(tensor, args, kwargs):
-    """Have the device's clock know that a tensor may be about to be copied. Returns the step if it is timed there."""
-    if tensor.is_cuda and not _to_host(args, kwargs):
-        return None
+def _target(args, kwargs, usual):
+    """Return what a tensor is to become as the call says it: a device, its number or name, or a type."""
+    given = args[0] if args else kwargs.get("device", kwargs.get("other", usual))
+    return getattr(given, "device", given)  # as another tensor is
+
+
+def _meets(tensor, target):
+    """Have the device's clock know that a tensor may be about to be copied.
+
+    Returns the step if it is timed there, or what a device that is timed will wait for another one for.
+    """
+    if tensor.is_cuda and not str(target).startswith("cpu"):
+        return peers.before(tensor, target)
     return spans.meeting.before(copy=not tensor.is_cuda)
 
 
@@ -89,11 +101,6 @@ def _copied(tensor, result, given, times, known):
             spans.write(COPY_H2D, *times, what, sys._getframe().f_back, size, bits)
     except Exception as error:
         spans.ring.failed(error)
-
-
-def _to_host(args, kwargs):
-    """Return whether `Tensor.to` is asked for a copy on the host."""
-    return str(args[0] if args else kwargs.get("device")).startswith("cpu")
 
 
 def _bits(tensor, args, kwargs):
