@@ -12,6 +12,7 @@ import sys
 
 from gputune_guest import dynamo, patching, spans, wrapping
 
+now = spans.now
 here = spans.here
 PASSES = ("broadcast", "broadcast_coalesced", "reduce_add_coalesced", "scatter", "gather")
 
@@ -45,11 +46,14 @@ class Crossing:
         clock = self.clock
         if clock.current is not self.step or clock.capturing():
             return None
+        came = now()
         try:
             return clock.mark(on=clock.home)
         except Exception as error:
             clock.failed(error)
             return None
+        finally:
+            clock.spent += now() - came
 
 
 def before(tensor, target):
@@ -80,11 +84,12 @@ def _index(clock, target):
     """Return the number of the device that something goes to; None if it goes to none."""
     if isinstance(target, int):
         return target
+    kind = sys.modules["torch"].device
     try:
-        device = sys.modules["torch"].device(target)
-    except (RuntimeError, TypeError):  # a type, or what is asked for otherwise
+        device = kind(target) if isinstance(target, str) else target
+    except RuntimeError:  # no device has such a name, as their call is about to say
         return None
-    if device.type != "cuda":
+    if not isinstance(device, kind) or device.type != "cuda":  # a type of numbers, say
         return None
     return clock.device() if device.index is None else device.index
 
