@@ -209,8 +209,8 @@ def _team(computing: float, queued: float, width: float, cpus: float) -> tuple[f
 
 
 def rounds_per_batch(process: Process) -> float:
-    """Return how often a rank meets the others for each batch; 0 where it meets nobody."""
-    return process.rounds / process.batches if process.meetings and process.batches else 0.0
+    """Return how often a rank meets the others for each batch (or step, without a DataLoader), 0 if it meets nobody."""
+    return process.rounds / process.steps if process.meetings and process.steps else 0.0
 
 
 def stood(process: Process) -> float:

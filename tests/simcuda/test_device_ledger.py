@@ -142,7 +142,7 @@ def test_a_part_that_is_more_than_the_queue_holds_is_divided_further(machine: Ma
     [
         ("there", 4096, 4096),
         ("there and back", 4096, 6144),
-        ("there and back", 4096, 512),
+        ("there and back", 2048, 4096),
         ("DataParallel", 2048, 0),
     ],
 )

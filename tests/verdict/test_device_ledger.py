@@ -54,9 +54,10 @@ def test_kernels_and_gaps_are_unknown_together_where_no_step_was_worked_off_in_o
 
 def test_standing_for_other_ranks_is_no_compute() -> None:
     stood = tuple(Meeting(number=n, own=0.008, apart=0.002, on_device=True) for n in range(30))
-    told = device_ledger(process(0.006, meetings=stood))
-    assert told["communication"] == pytest.approx(0.2)
-    assert told["compute"] == pytest.approx(0.4)
+    job = process(0.006, meetings=stood)
+    for told in (device_ledger(job), device_ledger(replace(job, batches=0))):  # with a DataLoader, and without
+        assert told["communication"] == pytest.approx(0.2)
+        assert told["compute"] == pytest.approx(0.4)
 
 
 def test_standing_for_another_device_of_the_process_is_no_compute() -> None:

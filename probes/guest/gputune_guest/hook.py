@@ -33,6 +33,7 @@ FAMILIES = (
         "reporting",
         "cleanup",
         "sync",
+        "peers",
         "standing",
         "collective",
         "reductions",
