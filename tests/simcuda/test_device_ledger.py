@@ -149,11 +149,10 @@ def test_a_part_that_is_more_than_the_queue_holds_is_divided_further(machine: Ma
 def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, how: str, wide: int, other: int) -> None:
     ledger, (kernel, copied, met, idle, whole) = told(machine(2), how, wide, other, training=TWO_CARDS)
     assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
+    assert ledger["other-device"] > 0.05
     if how == "DataParallel":  # the kernels by which it packs what it passes on count as passing it on
         assert 0 < ledger["compute"] < kernel / whole + POINTS
-        assert ledger["other-device"] > met / whole - POINTS
         return
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
     rest = sum(ledger.get(part, 0.0) for part in ("copies", "other-device", "host-bound", "starved"))
     assert rest == pytest.approx((copied + met + idle) / whole, abs=POINTS)
-    assert ledger["other-device"] > 0.05
