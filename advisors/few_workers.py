@@ -15,11 +15,12 @@ Where the training computes on the host with as many threads as there are CPUs (
 from it, and each of its operations stands until they give them back: then both numbers are named, of workers and of
 threads, where that is worth more than workers alone.
 
-When it is wrong: in a short run, or under `--passive`, when the storage cannot serve more readers at once than it does
-now, or the dataset serialises its workers by a lock that is not seen (of files, of a database; those of
-`multiprocessing` are, where they are entered by `with`). In longer ones `serialized-workers` has tried that, and speaks
-instead. And when each worker's memory does not fit. An `IterableDataset` that does not share its samples out
-among the workers returns each of them once a worker: the finding says so unless the dataset asked `get_worker_info()`.
+When it is wrong: with one worker or none, when the storage cannot serve more readers at once than it does now, or the
+dataset would serialise its workers by a lock that is not seen (of files, of a database; those of `multiprocessing` are,
+where they are entered by `with`). Of several workers `serialized-workers` knows that, and speaks instead; where nobody
+can tell, this is said with "perhaps". And when each worker's memory does not fit. An `IterableDataset` that does not
+share its samples out among the workers returns each of them once a worker: the finding says so unless the dataset asked
+`get_worker_info()`.
 Where one worker has a slow part of such a dataset, more of them may leave that part whole: nothing is sure then, and
 `straggling-worker` says what helps.
 
@@ -45,7 +46,7 @@ from gputune.model.ceiling import with_ceiling
 from gputune.model.crowding import WORTH, Narrower, for_more_workers
 from gputune.model.flows import Flow, either, flows
 from gputune.model.prediction import Outlook, outlooks
-from gputune.model.turns import by_one, in_turn
+from gputune.model.turns import by_one, in_company, in_turn, unless_in_line
 from gputune.verdict.arbitration import CLOSE
 from gputune.verdict.effects import BEYOND_ROUNDING, of_workers
 
@@ -64,7 +65,8 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
-        stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or by_one(outlook)
+        speedup = unless_in_line(outlook, speedup)
+        stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or in_company(outlook) or by_one(outlook)
         fewer = None if stuck or alone else for_more_workers(outlook)
         if fewer and fewer.gain.likely >= WORTH * speedup.likely:
             yield _with_fewer_threads(outlook, fewer)

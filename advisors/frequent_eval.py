@@ -11,7 +11,8 @@ What to do: evaluate every N steps or epochs, on a fixed subset in between, or i
 When it is wrong: when early stopping needs the resolution, or the validation is what the run is for. And when such a
 pass makes the data that is trained on: rollouts of a policy, self-play, pseudo-labels. It is silent where that shows:
 the pass asks no loader for batches, and either the training goes on with a DataLoader that was built after it, or a
-library of environments (gymnasium and the like) is loaded.
+library of environments (gymnasium and the like) is loaded, or without any DataLoader the model is called with fewer
+samples at a time than it learns from: who evaluates has no gradients to keep, and takes as many or more.
 
 Sources: the checklist of causes in docs/causes.md (metric computation).
 """
@@ -38,7 +39,7 @@ WORDS = Words(
 
 MOST = 0.5  # of the loop in evaluations that come once an epoch: a loop that evaluates more than it trains is odd
 MOSTLY = 0.5  # of the passes: if more of them make data to train on, they are no evaluations
-ROLLOUT = "rollout"  # what the guest calls a pass in a script that has environments
+ROLLOUT = "rollout"  # what the guest calls a pass beside environments, or one that takes few samples at a time
 
 
 def advise(run: Features) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ them, a quarter of them after the other (`watch --passive`: never). Where each m
 waits for them, these come later by as much. Where they come hardly later at all, the workers stand in line for
 something, and the line is there whether one of them comes a little later or not: a lock of files or of a database, one
 server, one connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own.
+In shorter runs, too, each batch is held against how many were made beside it, which changes while one worker is held
+up, and as passes begin and end: in a line each waits for longer the more there are, and all of them get no further.
 And in any run: of a stream, one worker of several that makes nearly all batches: there are fewer shards than workers.
 
 Why it matters: more workers would only make the line longer.
@@ -21,13 +23,14 @@ Sources: Curtsinger and Berger, "Coz: Finding Code that Counts with Causal Profi
 else to see what a part is worth; docs/experiments.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from gputune.core.finding import Finding
+from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Slope
+from gputune.model.company import Company
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.remedies import told
-from gputune.model.turns import by_all, by_one, in_turn, side_by_side
+from gputune.model.turns import by_all, by_one, in_company, in_turn, side_by_side
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -40,21 +43,44 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         if outlook.starving < WAITING:
             continue
-        share, slope = by_one(outlook), in_turn(outlook)
+        share, slope, company = by_one(outlook), in_turn(outlook), in_company(outlook)
         if share:
             yield _of_one(outlook, share)
+        elif company is not None:
+            yield _by_company(outlook, company)
         elif slope is not None:
-            yield _finding(outlook, slope)
+            yield _by_slope(outlook, slope)
 
 
-def _finding(outlook: Outlook, slope: Slope) -> Finding:
-    loader, speedup = outlook.loader, side_by_side(outlook)
+def _by_slope(outlook: Outlook, slope: Slope) -> Finding:
     ms, later = slope.delay * 1e3, max(0.0, slope.value) * slope.delay * 1e3
+    return _finding(
+        outlook,
+        side_by_side(outlook),
+        f"held up {slope.count} times for {ms:.3g} ms, they were {later:.2g} ms late",
+        "what holding all workers up did to the pace",
+        {"slope": slope.value, "slope_error": slope.error, "times": slope.count, "delay_s": slope.delay},
+    )
+
+
+def _by_company(outlook: Outlook, company: Company) -> Finding:
+    usual, alone = company.usual * 1e3, company.alone * 1e3
+    return _finding(
+        outlook,
+        side_by_side(outlook, company.alone / company.usual),
+        f"a batch waits {usual:.3g} ms as one of {company.number:.2g} that are made, and {alone:.3g} ms by itself",
+        "by how much longer batches took the more of them were made",
+        {"shared": company.share, "shared_error": company.error, "in_flight": company.number, "alone_s": company.alone},
+    )
+
+
+def _finding(outlook: Outlook, speedup: Speedup, seen: str, by: str, evidence: Mapping[str, float]) -> Finding:
+    loader = outlook.loader
     return Finding(
         id="serialized-workers",
         says=(
-            f"{loader.num_workers} workers make batches in turn: held up {slope.count} times for {ms:.3g} ms, they "
-            f"were {later:.2g} ms late{_standing(outlook)}; the loop waits {outlook.starving:.0%} of its time"
+            f"{loader.num_workers} workers make batches in turn: {seen}{_standing(outlook)}; the loop waits "
+            f"{outlook.starving:.0%} of its time"
         ),
         do=(
             "give each its own of what only one can use at a time (lock, file, connection, server), or ask for whole "
@@ -62,16 +88,13 @@ def _finding(outlook: Outlook, slope: Slope) -> Finding:
         ),
         share_lost=max(0.0, 1 - 1 / speedup.likely),
         speedup=speedup,
-        basis="measured: what holding all workers up did to the pace; replayed: the loop if none waited for another",
+        basis=f"measured: {by}; replayed: the loop if none waited for another",
         falsified_by=f"samples/s with twice the workers above x{MORE:g} of this run's",
         effect="unknown",
         because="it depends on what they share",
         evidence={
             "waiting": outlook.starving,
-            "slope": slope.value,
-            "slope_error": slope.error,
-            "times": slope.count,
-            "delay_s": slope.delay,
+            **evidence,
             "batch_s": outlook.making,
             "num_workers": loader.num_workers,
         },

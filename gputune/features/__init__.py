@@ -251,6 +251,8 @@ class Loader:
     next_cpus: tuple[float, ...] = ()  # CPU s of the training thread in the next() before each of these
     step_queued: float = 0.0  # s per step that the training process was runnable without a CPU
     fetches: tuple[Fetch, ...] = ()  # how batches were made, steady state
+    in_flight: tuple[float, ...] = ()  # of each of these, how many batches its workers made meanwhile, itself included,
+    ahead: tuple[int, ...] = ()  # and as it was begun; () where there is one worker at the most
     reads: tuple[Reads, ...] = ()  # what sampled ones of them opened and read
     variety: Variety | None = None  # of the files that they are made of; None where that was not told
     filing: Filing | None = None  # of one of the files that they open; None where none is small and opened by name

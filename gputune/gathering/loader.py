@@ -4,8 +4,6 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import itemgetter
-from typing import NamedTuple
 
 from gputune.core.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
 from gputune.core.figures import mean
@@ -16,6 +14,7 @@ from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.alone import Lone
 from gputune.gathering.delays import Delays
 from gputune.gathering.handover import Handed, Handovers
+from gputune.gathering.in_flight import Fetches, Made
 from gputune.gathering.pinning import Pinning
 from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.ready_rounds import ReadyRounds
@@ -58,33 +57,6 @@ class _Pass:
         return self.t0, number, worker
 
 
-class _Made(NamedTuple):
-    """A batch that was made, in which place, by which worker (-1 none) as its how manieth; `alone`: by one thread."""
-
-    place: tuple[int, ...]
-    record: Record
-    worker: int
-    age: int
-    alone: bool
-
-    def fetch(self) -> Fetch:
-        """Return what that took: worked out where it is asked for, for of a fast loop most are never asked for."""
-        record = self.record
-        wall, cpu = (record.t1 - record.t0) / NS, record.a / NS
-        # Both clocks are read a little apart from the times: a queue there is not one of the making.
-        # A part of the CPU time may run beside it where the worker has threads.
-        room = max(0.0, wall - cpu) if self.alone else wall
-        return Fetch(
-            wall=wall,
-            cpu=cpu,
-            queued=min(room, max(0, record.b) / NS),
-            collate=record.d / NS,
-            samples=record.c,
-            worker=self.worker,
-            age=self.age,
-        )
-
-
 def maybe(value: Json) -> int | None:
     """Return a number of a note as an int, None for anything else."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -116,7 +88,7 @@ class LoaderState:
         self._step_cpus: deque[float] = deque(maxlen=KEPT)
         self._next_cpus: deque[float] = deque(maxlen=KEPT)
         self._pauses: dict[str, deque[float]] = {}
-        self._fetches: deque[_Made] = deque(maxlen=KEPT)
+        self._fetches = Fetches(KEPT)
         self._fetched = 0
         self._made_by: dict[tuple[int, int], int] = {}  # batches that each worker of each iterator made
         self._passes: dict[int, _Pass] = {}
@@ -320,10 +292,11 @@ class LoaderState:
             self._tensors = max(self._tensors, record.code >> 8)
         if worker >= 0:
             self.lone.made(record, iterator)
+            self._fetches.under_way(record.t0, record.t1)
         if self._fetched > (self.num_workers or 1):
             self.filled.made(record.t1 - record.t0)
             alone = worker < 0 or (self.worker_threads or 1) == 1
-            self._fetches.append(_Made(place, record, worker, age, alone))
+            self._fetches.append(Made(place, record, worker, age, alone))
 
     def _count_made(self, iterator: int, worker: int) -> int:
         """Count a batch of a worker, and return how many it had made before."""
@@ -384,7 +357,7 @@ class LoaderState:
         """Return what is known. `cpu` is the process's mean CPU use over the loop in cores, `queued` likewise."""
         settings = self.settings
         per_batch = loop / self.batches if self.batches else 0.0
-        fetches = self._in_order()
+        fetches, meanwhile, ahead = self._fetches.in_order(alone=self.num_workers < 2)
         made = fetches if self.num_workers == 0 else ()  # in the same process: their part is not the step's
         pins = self._pinning.pins(self._queue)
         beside = self._pinning.beside(pins)
@@ -420,6 +393,8 @@ class LoaderState:
             next_cpus=tuple(self._next_cpus),
             step_queued=step_queued,
             fetches=fetches,
+            in_flight=meanwhile,
+            ahead=ahead,
             reads=tuple(self._reads.reads),
             filing=self.filing,
             variety=self.varieties.told,
@@ -456,10 +431,6 @@ class LoaderState:
             pipeline=self.pipeline.features() if self.pipeline is not None else None,
             seconds=(self._last - self._first) / NS,
         )
-
-    def _in_order(self) -> tuple[Fetch, ...]:
-        """Return how batches were made, in the order of their delivery: records of them come worker by worker."""
-        return tuple(made.fetch() for made in sorted(self._fetches, key=itemgetter(0)))
 
     @property
     def _queue(self) -> int:

@@ -8,8 +8,9 @@ the others do meanwhile makes up for it.
 from dataclasses import replace
 
 from gputune.core.figures import TINY
-from gputune.core.finding import Speedup
+from gputune.core.finding import ERROR, Speedup
 from gputune.features import Slope
+from gputune.model.company import Company, company
 from gputune.model.prediction import Outlook
 
 LEAST = 3  # times that the workers were held up: fewer say nothing
@@ -39,6 +40,30 @@ def in_turn(outlook: Outlook) -> Slope | None:
     return slope if usual >= SETS and slope.most < FAR * usual else None
 
 
+def in_company(outlook: Outlook) -> Company | None:
+    """Return how the waiting of workers grows with their number, where most of it surely does; else None.
+
+    Nothing where what they share is known, and in the replay: a disk at its limit, a lock of multiprocessing.
+    """
+    found = company(outlook)
+    known = any(work.disk for work in outlook.job.fetches)
+    return found if found is not None and not known and found.least >= FAR else None
+
+
+def unless_in_line(outlook: Outlook, found: Speedup) -> Speedup:
+    """Return what more workers bring, at the least where all of them stand in line for what only one has at a time.
+
+    As far as that may be so: the line gives no more batches in a second, whatever their number, and nothing is lost.
+    Not where they were seen to set the pace each by itself, and of one worker nobody can see anything.
+    """
+    shared, slope = company(outlook), outlook.loader.slope
+    if shared is None or (slope is not None and slope.count >= LEAST and slope.least >= FAR):
+        return found
+    each = shared.most * shared.usual / max(1.0, shared.number)
+    least = max(1.0, outlook.whole / max(TINY, outlook.between + each * outlook.batches) / (1 + ERROR))
+    return replace(found, low=min(found.low, least), steady=min(found.sure, least))
+
+
 def by_one(outlook: Outlook) -> float:
     """Return the share of the batches that one worker makes, where the others of a stream have next to none; else 0."""
     loader = outlook.loader
@@ -55,15 +80,16 @@ def by_all(outlook: Outlook) -> Speedup:
     return alone.gain(outlook.now)
 
 
-def side_by_side(outlook: Outlook) -> Speedup:
+def side_by_side(outlook: Outlook, left: float = 0.0) -> Speedup:
     """Return what it would buy if none of the workers waited for another one; at the least half of that waiting goes.
 
-    As each of them is always waiting but one, what one does by itself is its part of the time that all of them take.
+    As each of them is always waiting but one, what one does by itself is its part of the time that all of them take, or
+    the part of it that is `left` where that was seen.
     """
-    workers = outlook.now.workers
+    alone = max(left, 1 / max(1, outlook.now.workers))
 
     def gain(left: float) -> Speedup:
         apart = tuple(replace(work, blocked=work.blocked * left) for work in outlook.job.fetches)
         return outlook.gain(outlook.now, replace(outlook.job, fetches=apart))
 
-    return gain(1 / workers).down_to(gain((1 + 1 / workers) / 2))
+    return gain(alone).down_to(gain((1 + alone) / 2))

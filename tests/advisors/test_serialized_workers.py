@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.serialized_workers import advise
+from gputune.core.finding import Finding
 from gputune.features import Doing, Features, Slope
 from gputune.model.prediction import outlooks
 from gputune.model.turns import GROUPS, SETS, expected
@@ -109,3 +110,36 @@ def test_a_stream_that_is_shared_out_is_none_of_that(run) -> None:
 def test_the_replay_holds_as_many_up_at_once_as_the_guest_does() -> None:
     text = (GUEST / "gputune_guest" / "delaying.py").read_text()
     assert f"\nGROUPS = {GROUPS}  #" in text
+
+
+def in_company(run: Features, waits: Callable[[int], float], numbers: tuple[int, ...] = (4, 4, 4, 3, 2)) -> Features:
+    """Return a run whose batches waited so many s each while so many were made, as one after the other."""
+    (process,) = run.processes
+    (loader,) = process.loaders
+    many = [numbers[place % len(numbers)] for place in range(len(loader.fetches))]
+    fetches = tuple(replace(f, wall=waits(n)) for f, n in zip(loader.fetches, many, strict=True))
+    other = replace(loader, fetches=fetches, in_flight=tuple(map(float, many)), ahead=tuple(many))
+    return replace(run, processes=(replace(process, loaders=(other,)),))
+
+
+def test_a_line_is_told_by_how_long_it_takes_with_fewer_in_it(run) -> None:
+    (finding,) = judge(in_company(run(**WAITS), lambda n: 0.006 * n))
+    assert finding.id == "serialized-workers"
+    assert finding.change == {}
+    assert "a batch waits 20.4 ms as one of 3.4 that are made, and 6 ms by itself" in finding.says
+    assert finding.evidence["shared"] == pytest.approx(1)
+
+
+def test_workers_whose_waiting_does_not_grow_are_too_few(run) -> None:
+    (finding,) = judge(in_company(run(**WAITS), lambda n: 0.020 + 0.0001 * (n % 2)))
+    assert finding.id == "few-workers"
+
+
+def test_where_nobody_can_tell_more_workers_are_worth_a_try_and_no_more(run) -> None:
+    unsure = in_company(run(**WAITS), lambda n: 0.020, (4,))
+    perhaps: list[Finding] = []
+    assert judge(unsure, perhaps=perhaps) == []
+    assert [finding.id for finding in perhaps] == ["few-workers"]
+    apart = Slope(value=1.0, error=0.1, count=12, delay=0.010)
+    (finding,) = judge(held_up(unsure, apart))  # it was tried
+    assert finding.id == "few-workers"

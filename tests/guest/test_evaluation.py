@@ -257,3 +257,41 @@ for i in range(4):
     run = watched(HEAD + code, path=(fake_torch,)).healthy()
     assert len(run.spans(SpanCode.EVALUATION)) == 4
     assert "rollout" in {note["what"] for note in run.notes("site")}
+
+
+PLAYS = """
+import torch
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for i in range(6):
+    model.eval()
+    with torch.no_grad():
+        for _ in range(20):
+            model(torch.randn(SEEN, 8))
+    model.train()
+    for _ in range(4):
+        model(torch.randn(32, 8)).sum().backward()
+        optimizer.step()
+print("trained", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("seen", "what"), [(1, "rollout"), (16, "rollout"), (32, "evaluation"), (100, "evaluation")])
+def test_without_a_loader_a_policy_takes_fewer_samples_than_it_learns_from(
+    watched: Callable[..., Any], seen: int, what: str
+) -> None:
+    pytest.importorskip("torch")
+    run = watched(PLAYS.replace("SEEN", str(seen))).healthy()
+    assert run.out == "trained\n"
+    spans = run.spans(SpanCode.EVALUATION)
+    names = {note["id"]: note["what"] for note in run.notes("site")}
+    assert len(spans) == 6
+    assert [names[span.a] for span in spans][1:] == [what] * 5  # before the first step nobody knows
+
+
+def test_beside_a_loader_it_is_an_evaluation_all_the_same(watched: Callable[..., Any]) -> None:
+    pytest.importorskip("torch")
+    code = PLAYS.replace("SEEN", "1").replace("for _ in range(4):", "for _ in torch.utils.data.DataLoader(range(4)):")
+    run = watched(code).healthy()
+    names = {note["id"]: note["what"] for note in run.notes("site")}
+    assert {names[span.a] for span in run.spans(SpanCode.EVALUATION)} == {"evaluation"}

@@ -11,6 +11,10 @@ Nobody says "evaluation", so it is concluded, and doubt means that there was non
 - A phase with neither an iterator in it nor gradients off counts only if it comes less often than every step, which
   a generator put into eval mode for each discriminator step does not.
 
+- A phase between `eval()` and `train()` in a script that takes no batches from a loader is a rollout if its model is
+  first called with fewer samples than the training learns from at a time: a policy takes what its environments have at
+  a moment, and who evaluates, with no gradients to keep, takes as many as always or more.
+
 Its place is where the training calls for it, and not the line of a helper that says `eval()`: the innermost frame of a
 function under which steps were made, or batches asked for with gradients on, as well.
 
@@ -20,7 +24,7 @@ it is constructed, which is before it opens a phase, and closes one.
 
 import sys
 
-from gputune_guest import drawing, patching, places, ring, spans, wrapping
+from gputune_guest import drawing, dynamo, forward, patching, places, ring, spans, wrapping
 from gputune_guest.words import END, EVALUATION, SPAN
 
 now = ring.now
@@ -45,12 +49,35 @@ _early = None  # the states of random generators before an iterator that may ope
 class _Phase:
     """A phase that is open: `certain` when gradients were off, `seen` when it had a batch, `proved` until when."""
 
-    __slots__ = ("certain", "first", "look", "proved", "seen", "site", "t0")
+    __slots__ = ("acts", "certain", "first", "handle", "look", "proved", "seen", "site", "t0")
 
     def __init__(self, t0, first, certain, site, look):
         self.t0, self.first, self.certain, self.site, self.look = t0, first, certain, site, look
         self.seen = False
         self.proved = 0
+        self.acts = 0  # its site, should it be a rollout
+        self.handle = None  # of a hook, until it calls a model
+
+    def watch(self, acts):
+        """Have it looked at what its model is called with."""
+        self.acts, self.handle = acts, forward.hook(_called_with)
+
+    def let_go(self):
+        """Take the hook back."""
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            handle.remove()
+
+
+def _looked_at(_module, args):
+    phase = here.phase
+    if phase is not None and spans.get_ident() == here.trainer:
+        phase.let_go()
+        if forward.takes_fewer(args):
+            phase.site = phase.acts
+
+
+_called_with = wrapping.quiet(_looked_at)
 
 
 def _open(t0, first, certain, frame, early=None):
@@ -100,6 +127,7 @@ def _kind():
 def _close(t1, confirmed=False, surely=False):
     global _steps_before
     mine, here.phase = here.phase, None
+    mine.let_go()
     ring.since(0)
     if mine.seen or mine.certain or confirmed:
         drawing.end(mine.look, surely)
@@ -185,6 +213,7 @@ def on_step():
     elif here.phase.proved:
         _close(here.phase.proved)
     else:
+        here.phase.let_go()
         here.phase = None
         ring.since(0)
 
@@ -211,6 +240,14 @@ def _mode(training, frame):
         _close(now(), confirmed=steps() - _steps_before >= SELDOM, surely=True)
     elif not training and here.phase is None:
         _open(now(), _born + 1, not sys.modules["torch"].is_grad_enabled(), frame)
+        if here.last is None and forward.may_hook():
+            here.phase.watch(spans.site(_called(frame), ROLLOUT))
+
+
+def _leave():
+    """Leave no hook in place once something is compiled."""
+    if here.phase is not None:
+        here.phase.let_go()
 
 
 def _forked():
@@ -221,6 +258,8 @@ def _forked():
     _trains.clear()
 
 
+ring.at_farewell(_leave)
+dynamo.at_first(_leave)
 wrapping.after_fork(_forked)
 
 

@@ -18,6 +18,8 @@ now = ring.now
 _register = None
 _handle = None
 _compiles = False  # torch.compile was called
+FEWER = 2  # times as many numbers go into a call of the training: then another one takes fewer samples
+_most = 0  # numbers that went into the first call of any sampled step
 _window = None  # (its begin, code, object, its count): the step that is waited in, and how to know that it is over
 
 
@@ -47,6 +49,17 @@ def hook(function):
     return _register(function)
 
 
+def takes_fewer(args):
+    """Return whether a call with such arguments takes fewer samples at a time than those of the training do."""
+    return 0 < FEWER * _numbers(args) <= _most
+
+
+def _numbers(args):
+    """Return how many numbers go into a call, 0 where the first argument is no tensor."""
+    first = args[0] if args else None
+    return first.numel() if isinstance(first, getattr(sys.modules["torch"], "Tensor", ())) else 0
+
+
 def _compiled():
     """Return whether dynamo has compiled anything, by whatever way it was asked to."""
     utils = sys.modules.get("torch._dynamo.utils")
@@ -55,7 +68,7 @@ def _compiled():
 
 
 def _called(module, args):
-    global _window, _handle
+    global _window, _handle, _most
     if spans.get_ident() != here.trainer:
         return
     t1 = now()
@@ -66,6 +79,7 @@ def _called(module, args):
         handle.remove()
     if window is not None and here.phase is None and window[2].count == window[3]:
         on_weights, on_device, own = looked or (0, 0, 0)
+        _most = max(_most, _numbers(args))
         code = window[1] | (LOOKED if looked else 0)
         ring.record(FORWARD, code, min(t1, window[0] + own), t1, on_weights, on_device)
         precision.look(module)
