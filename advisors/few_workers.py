@@ -69,7 +69,7 @@ def advise(run: Features) -> Iterator[Finding]:
         stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or in_company(outlook) or by_one(outlook)
         fewer = None if stuck or alone else for_more_workers(outlook)
         if fewer and fewer.gain.likely >= WORTH * speedup.likely:
-            yield _with_fewer_threads(outlook, fewer)
+            yield _with_fewer_threads(outlook, replace(fewer, gain=unless_in_line(outlook, fewer.gain)))
         elif workers > outlook.loader.num_workers and not stuck:
             among = _for_one(outlook) if alone else _among(outlook.loader, lasting=persistent)
             found = _finding(outlook, workers, speedup, persistent=persistent, among=among)
@@ -114,13 +114,14 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
     making, elsewhere = outlook.making, outlook.elsewhere
     step = outlook.stepping_alone - sum(elsewhere.values())
     keep = persistent and not loader.persistent_workers
+    served = _if_served(outlook, workers)
     return Finding(
         id="few-workers",
         says=(
             f"{_who_waits(outlook)}: one takes {making * 1e3:.3g} ms to make, "
             f"a step {step * 1e3:.3g} ms{_as_well(outlook, elsewhere)}, and num_workers is {loader.num_workers}"
         ),
-        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}",
+        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}{served}",
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",
@@ -138,6 +139,13 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
     )
+
+
+def _if_served(outlook: Outlook, workers: int) -> str:
+    """Say on what it rests that several workers wait beside each other, where nobody has seen two of them."""
+    if outlook.loader.num_workers > 1 or workers < 2 or outlook.making_cpu > COMPUTES * outlook.making:
+        return ""
+    return ", if what they wait for serves so many at a time"
 
 
 def _with_fewer_threads(outlook: Outlook, fewer: Narrower) -> Finding:

@@ -41,13 +41,14 @@ def in_turn(outlook: Outlook) -> Slope | None:
 
 
 def in_company(outlook: Outlook) -> Company | None:
-    """Return how the waiting of workers grows with their number, where most of it surely does; else None.
+    """Return how the waiting of workers grows with their number, where most of making a batch surely does; else None.
 
     Nothing where what they share is known, and in the replay: a disk at its limit, a lock of multiprocessing.
     """
     found = company(outlook)
     known = any(work.disk for work in outlook.job.fetches)
-    return found if found is not None and not known and found.least >= FAR else None
+    sure = found is not None and found.least * found.usual >= FAR * outlook.making
+    return found if sure and not known else None
 
 
 def unless_in_line(outlook: Outlook, found: Speedup) -> Speedup:

@@ -229,3 +229,12 @@ def test_what_a_round_waits_for_another_loader_is_not_called_a_step(run) -> None
     after = tuple(replace(epoch, began=epoch.began + loader.seconds) for epoch in loader.epochs)
     assert "a step 24 ms, and num_workers is 0" in said(epochs=after)
     assert "a step 24 ms, and num_workers is 0" in said(training=False)
+
+
+def test_one_worker_that_waits_has_shown_nothing_of_several(run) -> None:
+    """That they wait beside each other is only an assumption then, and the advice says so; CPUs are known."""
+    (waits,) = advise(run(num_workers=1, blocked=0.060, step=0.010))
+    assert waits.do.endswith(", if what they wait for serves so many at a time")
+    (computes,) = advise(run(num_workers=1, cpu=0.060, step=0.010))
+    (several,) = advise(run(num_workers=2, blocked=0.060, step=0.010))
+    assert "serves" not in computes.do + several.do

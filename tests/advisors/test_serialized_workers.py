@@ -135,6 +135,11 @@ def test_workers_whose_waiting_does_not_grow_are_too_few(run) -> None:
     assert finding.id == "few-workers"
 
 
+def test_what_workers_wait_beside_their_work_is_no_line(run) -> None:
+    busy = run(num_workers=2, fetches=[(0.020, 0.0)] * 200, step=0.001, waits=(0.009,), cpus=8)
+    assert [f.id for f in judge(in_company(busy, lambda n: 0.020 + 0.001 * n, (2, 2, 2, 1)))] == ["few-workers"]
+
+
 def test_where_nobody_can_tell_more_workers_are_worth_a_try_and_no_more(run) -> None:
     unsure = in_company(run(**WAITS), lambda n: 0.020, (4,))
     perhaps: list[Finding] = []
