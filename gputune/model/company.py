@@ -8,6 +8,7 @@ ends, while one of them is held up, and where batches are made one by one.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gputune.core.figures import TINY, mean
@@ -40,6 +41,7 @@ class Company(NamedTuple):
         return min(1.0, max(0.0, self.share + SURE * self.error))
 
 
+@lru_cache(maxsize=8)  # two advisors ask the same, and more than once
 def company(loop: MeasuredLoop) -> Company | None:
     """Return how the waiting of a loader's workers grows with their number, None where that was not looked at.
 
