@@ -12,8 +12,9 @@ What to do: look for what is kept from each step: a list of losses with their gr
 `loss.detach()`), metrics that hold every prediction, caches without a bound, a hidden state that is not detached,
 plots that are not closed.
 
-When it is wrong: when what grows has a bound that was not reached: a replay buffer, longer and longer sequences, a
-dataset that keeps what it has read (so nothing is said of growth that would outlast the first epoch, until it has gone
+When it is wrong: when what grows has a bound that was not reached: a deque of replays, longer and longer sequences (an
+array that was made at once and is filled bit by bit is none: its memory was asked for when it was made), a dataset that
+keeps what it has read (so nothing is said of growth that would outlast the first epoch, until it has gone
 on for as long after it), or a heap that settles: of a training with workers growth counts after its 128th batch.
 
 Sources: PyTorch documentation, "Frequently Asked Questions: My model reports CUDA out of memory", on accumulated
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from gputune.core.figures import about, duration, size
 from gputune.core.finding import NO_CHANGE, TODAY, Finding
 from gputune.features import Device, Features, OutOfMemory, Process, Trend
-from gputune.model.headroom import due, grows, killed, left
+from gputune.model.headroom import due, fits, grows, killed, left
 from gputune.verdict import exhaustion
 
 
@@ -53,9 +54,12 @@ def advise(run: Features) -> Iterator[Finding]:
 def _host(run: Features) -> Iterator[Growth]:
     """Yield the growth of the training processes together, told of the one that grows most."""
     found = left(run.machine)
-    growing = [(p.memory.rate, p.memory, p) for p in run.processes if p.memory is not None and grows(p.memory)]
-    if found is not None and growing:
-        limit, room = found
+    if found is None:
+        return
+    limit, room = found
+    creeping = [p for p in run.processes if grows(p.memory) and not fits(p, room)]
+    growing = [(p.memory.rate, p.memory, p) for p in creeping if p.memory is not None]
+    if growing:
         _, trend, worst = max(growing, key=lambda each: each[0])
         when = due(worst, room, [each[1] for each in growing])
         if when is not None:

@@ -19,10 +19,11 @@ LIMIT = Metric("memory.limit", "B", "The tightest limit of the job's control gro
 LIMITED = Metric("memory.limited", "B", "What counts against that limit, inactive page cache left out.")
 JOB = Metric("memory.job", "B", "Memory of the process tree, shared pages counted once (PSS).")
 MAIN = Metric("memory.main", "B", "Resident memory of a training process that is its own, no file's (anonymous).")
+MAPPED = Metric("memory.mapped", "B", "Memory that a training process has asked for as its own, used yet or not.")
 WORKER = Metric("memory.worker", "B", "Mean memory of a DataLoader worker, its share of shared pages included (PSS).")
 SHM_TOTAL = Metric("shm.total", "B", "Size of /dev/shm as the job sees it.")
 SHM_FREE = Metric("shm.free", "B", "Free bytes of /dev/shm as the job sees it.")
-METRICS = (TOTAL, AVAILABLE, SWAPPED, LIMIT, LIMITED, JOB, MAIN, WORKER, SHM_TOTAL, SHM_FREE)
+METRICS = (TOTAL, AVAILABLE, SWAPPED, LIMIT, LIMITED, JOB, MAIN, MAPPED, WORKER, SHM_TOTAL, SHM_FREE)
 
 ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's pages takes the kernel milliseconds
 FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
@@ -114,10 +115,12 @@ class _Mains:
         readings: list[Reading] = []
         for pid, file in self._files.items():
             try:
-                _, resident, shared, _ = file.read().split(None, 3)
+                _, resident, shared, _, _, data, _ = map(int, file.read().split())
             except (OSError, ValueError):  # it has ended
                 continue
-            readings.append(Sample(MAIN, now(), (int(resident) - int(shared)) * PAGE, str(pid)))
+            t = now()
+            readings.append(Sample(MAIN, t, (resident - shared) * PAGE, str(pid)))
+            readings.append(Sample(MAPPED, t, data * PAGE, str(pid)))
         return readings
 
     def _follow(self, mains: set[int]) -> None:

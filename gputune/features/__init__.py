@@ -629,7 +629,8 @@ class Process:
     folders: Mapping[str, str] = field(default_factory=dict)  # device of the files it reads, to a folder
     copies: tuple[Copy, ...] = ()  # to the device, most time first
     memory: Trend | None = None  # its own (anonymous) resident memory
-    rising: Trend | None = None  # the same of a few readings as well: for a run that ended for want of it
+    mapped: Trend | None = None  # what it has asked for as such, used yet or not
+    rising: Trend | None = None  # `memory` of a few readings as well: for a run that ended for want of it
     stood: float = 0.0  # s from the last that its loop did to a signal that ended it in the middle of a pass
     allocators: tuple[Allocator, ...] = ()  # one a device that it uses
     gaps: tuple[float, ...] = ()  # device idle between steps, on the device's clock

@@ -392,7 +392,7 @@ SLOW = frozenset(
 
 ALIVE = ("gpu.busy", "gpu.memory.used", "gpu.power")  # what is read of a device at every tick, as far as it has it
 METERED = frozenset({"gpu.busy", "gpu.power", "gpu.energy"})
-CREEPS = frozenset({"memory.main", "memory.worker", "gpu.memory.used"})
+CREEPS = frozenset({"memory.main", "memory.mapped", "memory.worker", "gpu.memory.used"})
 
 
 def _number(value: Json) -> float | None:

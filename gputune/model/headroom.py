@@ -41,6 +41,15 @@ def grows(trend: Trend | None) -> bool:
     return trend is not None and trend.seconds >= LASTING and trend.low * trend.seconds >= NOTABLE
 
 
+def fits(process: Process, room: float) -> bool:
+    """Return whether what grows of a process fills memory that it has asked for before, and `room` holds all of that.
+
+    A buffer of replays, an array that is written bit by bit: it ends where it is full.
+    """
+    held, mapped = process.memory, process.mapped
+    return held is not None and mapped is not None and not grows(mapped) and mapped.last - held.last < room
+
+
 def used_at_most(run: Features, device: Device) -> int:
     """Return the B of a device that were ever used, less what torch's allocators had only cached; 0 unmeasured."""
     pools = _pools(run, device)

@@ -64,6 +64,23 @@ def test_names_the_pace_and_the_end(run) -> None:
     assert finding.evidence["growth_bytes_per_s"] == 50 * MB
 
 
+def mapped(run: Features, room: float, rate: float = 0.0) -> Features:
+    """Return it with so much memory asked for beyond what is held at last, and that growing, too."""
+
+    def asked(held: Trend) -> Trend:
+        return replace(trend(rate), last=held.last + room)
+
+    loops = tuple(replace(p, mapped=asked(p.memory)) for p in run.processes if p.memory)
+    return replace(run, processes=loops)
+
+
+def test_an_array_that_fills_ends_where_it_is_full(run) -> None:
+    fills = growing(run, trend(50 * MB), left=9 * GB)
+    assert list(advise(mapped(fills, 4 * GB))) == []
+    assert len(list(advise(mapped(fills, 12 * GB)))) == 1  # larger than what is left
+    assert len(list(advise(mapped(fills, 4 * GB, rate=50 * MB)))) == 1  # it is asked for as it grows
+
+
 def test_a_later_end_is_less_severe(run) -> None:
     (finding,) = advise(growing(run, trend(5 * MB)))
     assert finding.severity is Severity.MEDIUM

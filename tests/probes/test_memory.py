@@ -12,7 +12,7 @@ def size(machine, pid: int, role: str, *, pss: int, resident: int = 0) -> None:
     """A process whose proportional share is `pss` bytes and whose resident set is that large, a tenth shared."""
     machine.process(pid, role)
     pages = max(resident, pss) // memory.PAGE
-    machine.write(f"proc/{pid}/statm", f"{2 * pages} {pages} {pages // 10} 1 0 1 0\n")
+    machine.write(f"proc/{pid}/statm", f"{2 * pages} {pages} {pages // 10} 1 0 {3 * pages} 0\n")
     text = f"55 ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nPss: {pss // 1024} kB\nPss_Dirty: 1 kB\n"
     machine.write(f"proc/{pid}/smaps_rollup", text)
 
@@ -77,8 +77,11 @@ def test_what_is_a_training_processs_own_is_read_on_every_tick(machine, ticks) -
     size(machine, 100, "main", pss=80 * MiB, resident=100 * MiB)
     size(machine, 101, "main", pss=40 * MiB, resident=40 * MiB)
     size(machine, 102, "worker", pss=40 * MiB)
-    own = {r.instance: r.value for r in next(ticks) if r.metric.name == "memory.main"}
+    read = next(ticks)
+    own = {r.instance: r.value for r in read if r.metric.name == "memory.main"}
     assert own == {"100": pytest.approx(90 * MiB, rel=0.01), "101": pytest.approx(36 * MiB, rel=0.01)}
+    asked = {r.instance: r.value for r in read if r.metric.name == "memory.mapped"}
+    assert asked == {"100": pytest.approx(300 * MiB, rel=0.01), "101": pytest.approx(120 * MiB, rel=0.01)}
 
 
 def test_a_limit_comes_with_what_counts_against_it(machine, ticks, values) -> None:
