@@ -233,8 +233,7 @@ class _Looker:
     def _judge_held(self, burst: _Burst) -> list[Reading]:
         """Return the stacks with which the training thread held the interpreter, and how often it did not."""
         if burst.child.returncode == 0:
-            said, complained = (text.decode(errors="replace") for text in (burst.said, burst.complained))
-            return [*held_stacks(said, complained, burst.training.pid, burst.ended)]
+            return [*held_stacks(burst.said.decode(errors="replace"), burst.training.pid, burst.ended)]
         self._held = burst.training.pid not in self._trainings  # else it is a Python of which that cannot be told
         return []
 
@@ -271,10 +270,10 @@ def training_stacks(raw: str, pid: int, t: int) -> list[Stack]:
     return [stack for stack in stacks if _function(stack) == begins.most_common(1)[0][0]]
 
 
-def held_stacks(raw: str, complained: str, pid: int, t: int) -> list[Stack]:
+def held_stacks(raw: str, pid: int, t: int) -> list[Stack]:
     """Return the stacks with which the main thread was seen to hold the interpreter, and one without for the rest.
 
-    Of a look that failed nothing is known: py-spy says at its end how many did.
+    Of a look that failed nothing is known: py-spy says how many did, in the last lines of what it writes.
     """
     stacks = [
         stack._replace(held=True)
@@ -282,7 +281,7 @@ def held_stacks(raw: str, complained: str, pid: int, t: int) -> list[Stack]:
         if _is_main(thread, pid)
         for stack in found
     ]
-    failed = FAILED.search(complained)
+    failed = FAILED.search(raw)
     rest = RATE * BURST - int(failed[1] if failed else 0) - sum(stack.count for stack in stacks)
     return [*stacks, Stack(t, pid, (), rest, held=True)] if rest > 0 else stacks
 

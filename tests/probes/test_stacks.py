@@ -40,10 +40,10 @@ def test_nothing_is_made_of_nothing() -> None:
 
 def test_looks_at_who_holds_the_interpreter_are_of_the_main_thread_and_the_rest_is_without_frames() -> None:
     said = "py-spy> Wrote raw flamegraph data to '/proc/self/fd/1'. Samples: 40 Errors: 3\n"
-    found = stacks.held_stacks(RAW.replace("torn", "<module>"), said, 7, 5)
+    found = stacks.held_stacks(RAW.replace("torn", "<module>") + said, 7, 5)
     assert [(stack.count, stack.held) for stack in found] == [(31, True), (29, True), (1, True)]
     found = stacks.held_stacks(
-        "thread (7): MainThread;<module> (/u/train.py:12) 20\nthread (8): pin;run (x.py:9) 9\n", said, 7, 5
+        "thread (7): MainThread;<module> (/u/train.py:12) 20\nthread (8): pin;run (x.py:9) 9\n" + said, 7, 5
     )
     assert [(stack.frames, stack.count) for stack in found] == [
         (("<module> (/u/train.py:12)",), 20),
@@ -286,3 +286,19 @@ def test_a_real_process_is_looked_at(machine, at_once, tmp_path) -> None:
         ticks.close()
     assert all(isinstance(stack, Stack) and stack.pid == child.pid for stack in found)
     assert any("training_step" in frame and str(script) in frame for stack in found for frame in stack.frames)
+
+
+def test_py_spy_says_how_many_looks_failed_where_it_is_looked_for(tmp_path: Path) -> None:
+    program = stacks.find()
+    if program is None:
+        pytest.skip("py-spy is not installed")
+    script = tmp_path / "spin.py"
+    script.write_text("while True: sorted(range(9), key=lambda n: -n)\n")
+    with subprocess.Popen([sys.executable, str(script)]) as spins:
+        how = ["--nonblocking", "--rate", "61", "--duration", "1", "--format", "raw", "--output", "/proc/self/fd/1"]
+        whom = [program, "record", *how, "--pid", str(spins.pid)]
+        told = subprocess.run(whom, check=False, capture_output=True, text=True)
+        spins.kill()
+    if told.returncode:
+        pytest.skip(told.stderr)  # it may not look here
+    assert stacks.FAILED.search(told.stdout)
