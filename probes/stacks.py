@@ -24,12 +24,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from gputune.core.sample import Metric, Note, Reading, Stack, Target, Ticks, Unavailable, now
+from gputune.core.sample import Metric, Note, Reading, Sample, Stack, Target, Ticks, Unavailable, now
 from gputune.core.units import NS
+from gputune.gathering.stacks import is_scripts
 from gputune.host import ptrace
 from gputune.host.asking import Asking, raw_stacks
 
-METRICS: tuple[Metric, ...] = ()
+FILLERS = Metric("main.fillers", "1", "Threads of a training process that run the script's code, beside it.", per="pid")
+METRICS = (FILLERS,)
 PERIOD = 1.0  # s; a pipe that fills up holds up py-spy, nothing else
 
 RATE = 61  # Hz
@@ -216,8 +218,8 @@ class _Looker:
 
     def _judge(self, burst: _Burst, at: float) -> list[Reading]:
         """Plan the next burst by how this one went."""
-        training = burst.training
-        stacks = list(training_stacks(burst.said.decode(errors="replace"), training.pid, burst.ended))
+        training, said = burst.training, burst.said.decode(errors="replace")
+        stacks = list(training_stacks(said, training.pid, burst.ended))
         growth = training.growth if self._target.heard else CALMER
         if stacks or training is not self._maker:  # workers come and go: one that has ended is none that was looked at
             training.pause = min(training.pause * growth, max(LONGEST, SHARED * len(self._trainings)))
@@ -228,7 +230,8 @@ class _Looker:
         elif training.pid in self._trainings:  # else it has only ended
             training.failures += 1
             self._refused(burst.complained.decode(errors="replace"))
-        return [*stacks]
+        beside = fillers(said, training.pid) if stacks and training is not self._maker else 0
+        return [*stacks, *([Sample(FILLERS, burst.ended, beside, str(training.pid))] if beside else [])]
 
     def _judge_held(self, burst: _Burst) -> list[Reading]:
         """Return the stacks with which the training thread held the interpreter, and how often it did not."""
@@ -268,6 +271,15 @@ def training_stacks(raw: str, pid: int, t: int) -> list[Stack]:
     for stack in stacks:
         begins[_function(stack)] += stack.count
     return [stack for stack in stacks if _function(stack) == begins.most_common(1)[0][0]]
+
+
+def fillers(raw: str, pid: int) -> int:
+    """Return how many threads beside the main one were seen in the script's own code, out of py-spy's raw format."""
+    return sum(
+        any(is_scripts(frame) for stack in stacks for frame in stack.frames)
+        for thread, stacks in _by_thread(raw, pid, 0).items()
+        if not _is_main(thread, pid)
+    )
 
 
 def held_stacks(raw: str, pid: int, t: int) -> list[Stack]:

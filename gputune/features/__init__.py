@@ -613,6 +613,7 @@ class Process:
     held_looks: int = 0  # at who holds the interpreter: that these shares are of
     queues: tuple[Interpreted, ...] = ()  # lines that wait at a queue of the script's own, most first
     traces: float = 0.0  # share of the stacks in which torch writes down where it was called, to tell an anomaly
+    fillers: int = 0  # threads beside the training's that were seen in the user's own code
     looked: int = 0  # stacks that the shares of the two are of
     between: tuple[float, ...] = ()  # s that it did other things from the end of a pass to the next one, latest gaps
     outside: tuple[Interpreted, ...] = ()  # lines that it does them at, most first: shares of the stacks at such lines

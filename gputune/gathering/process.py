@@ -824,6 +824,7 @@ class Training:
             folders=dict(self._folders),
             copies=self._copies.features(self._site),
             memory=host.trend("memory.main", str(self.guest.pid), self._settling.since),
+            fillers=int(host.last("main.fillers", str(self.guest.pid)) or 0),
             mapped=host.trend("memory.mapped", str(self.guest.pid), self._settling.since),
             stood=stood,
             rising=host.trend("memory.main", str(self.guest.pid), least=FEW),

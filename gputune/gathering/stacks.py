@@ -108,6 +108,11 @@ def _users(parts: Parts) -> int:
     return -1
 
 
+def is_scripts(frame: str) -> bool:
+    """Return whether a frame, `function (file:line)`, is in the user's own code."""
+    return _users([_split(frame)]) >= 0
+
+
 class Stacks:
     """Piles of stacks, by pid: those of the loop's own work, and all of them."""
 

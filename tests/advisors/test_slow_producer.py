@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from gputune.advisors.preprocessing_in_loop import advise as preprocessing
 from gputune.advisors.slow_producer import advise
+from gputune.core.finding import Finding
 from gputune.features import Interpreted
 from gputune.model.loaderless import unattended
+from gputune.verdict.judging import judge
 
 
 def fed(plain, share: float, stacks: int = 240):
@@ -56,3 +58,14 @@ def test_a_loop_that_does_nothing_but_wait_is_not_promised_one_that_never_does(r
         assert finding.speedup.likely == likely
         assert finding.speedup.low < 2
         assert finding.speedup.high > 4
+
+
+def test_of_several_who_fill_it_nobody_has_seen_whether_more_are_better(run) -> None:
+    plain = fed(run(), 0.97)
+    loops = tuple(replace(process, fillers=6) for process in plain.processes)
+    (finding,) = advise(replace(plain, processes=loops))
+    assert "6 threads are at work beside it" in finding.says
+    assert "help as far as it serves several at a time" in finding.do
+    perhaps: list[Finding] = []
+    assert judge(replace(plain, processes=loops), perhaps=perhaps) == []
+    assert [each.id for each in perhaps] == ["slow-producer"]

@@ -51,6 +51,15 @@ def test_looks_at_who_holds_the_interpreter_are_of_the_main_thread_and_the_rest_
     ]
 
 
+def test_threads_of_the_scripts_own_are_counted_and_no_librarys() -> None:
+    said = """thread (7): MainThread;<module> (/u/train.py:12) 60
+thread (8): Thread-1;run (/usr/lib/python3/threading.py:9);fill (/u/feed.py:3) 40
+thread (9): Thread-2;run (/usr/lib/python3/threading.py:9);fill (/u/feed.py:4) 1
+thread (10): tqdm;run (/v/site-packages/tqdm/_monitor.py:60) 61
+"""
+    assert stacks.fillers(said, 7) == 2
+
+
 @pytest.fixture
 def spy(tmp_path: Path, monkeypatch) -> Callable[[str], None]:
     """Put a shell script in py-spy's place."""
