@@ -18,6 +18,7 @@ FAR = 0.5  # of what the replay has: a pace that depends on the workers by less 
 ALL = 0.9  # of the batches, made by one of several workers: the others have nothing to read
 GROUPS = 4  # of workers that are held up one after the other, as the guest has it
 SELDOM = 8  # batches of each worker, one of which is late in the replay
+SHORT = 0.9  # of the CPUs that the job may use: with more in use they are what is waited for
 SETS = 0.7  # of a delay by which the replay has the batches come later, where workers set the pace
 
 
@@ -43,10 +44,11 @@ def in_turn(outlook: Outlook) -> Slope | None:
 def in_company(outlook: Outlook) -> Company | None:
     """Return how the waiting of workers grows with their number, where most of making a batch surely does; else None.
 
-    Nothing where what they share is known, and in the replay: a disk at its limit, a lock of multiprocessing.
+    Nothing where what they share is known: a disk at its limit or a lock of multiprocessing, which the replay has, or
+    the CPUs of the job: a control group that has used up its time stands still, and that looks like waiting.
     """
     found = company(outlook)
-    known = any(work.disk for work in outlook.job.fetches)
+    known = any(work.disk for work in outlook.job.fetches) or outlook.burnt > SHORT * outlook.per_batch
     sure = found is not None and found.least * found.usual >= FAR * outlook.making
     return found if sure and not known else None
 

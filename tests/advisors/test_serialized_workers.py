@@ -140,6 +140,12 @@ def test_what_workers_wait_beside_their_work_is_no_line(run) -> None:
     assert [f.id for f in judge(in_company(busy, lambda n: 0.020 + 0.001 * n, (2, 2, 2, 1)))] == ["few-workers"]
 
 
+def test_a_control_group_whose_time_is_used_up_is_no_line(run) -> None:
+    waits = in_company(run(**WAITS), lambda n: 0.006 * n)
+    full = replace(waits, machine=replace(waits.machine, job=0.95 * waits.machine.cpus))
+    assert list(advise(full)) == []
+
+
 def test_where_nobody_can_tell_more_workers_are_worth_a_try_and_no_more(run) -> None:
     unsure = in_company(run(**WAITS), lambda n: 0.020, (4,))
     perhaps: list[Finding] = []
