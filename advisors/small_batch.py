@@ -1,7 +1,8 @@
 """The device is underused and its memory empty, and the loader is not to blame: the batch is small.
 
-What it sees: on a host without a device, batches of four samples or fewer, and the time from the end of the backward
-pass to the end of the optimizer's step, which every step takes whatever its batch. Else: the busy share of the device
+What it sees: on a host without a device, batches of four samples or fewer, and what every step takes whatever its
+batch: the time from the end of the backward pass to the end of the optimizer's step, or the looks at who holds the
+interpreter that met torch's own Python, its calls of modules and functions. Else: the busy share of the device
 over the loop, the most memory ever used on it, and that neither loader waits nor checkpoints, logging or evaluation
 explain the rest. Where torch's allocator is seen, memory that it has only cached does not count as used, and what is
 live before the first step is taken not to grow with the batch.
@@ -22,12 +23,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.core.events import STOPPING
-from gputune.core.figures import TINY, mean
+from gputune.core.figures import TINY, mean, wilson
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
 from gputune.model.enlarging import Turn, copies, made, turn
 from gputune.model.headroom import times_fit, used_at_most
-from gputune.model.minimum_samples import settled
+from gputune.model.minimum_samples import LEAST_LOOKS, settled
 from gputune.model.prediction import ERROR, interval, unsteady
 from gputune.model.workload import device_share
 
@@ -44,7 +45,7 @@ LITTLE = 0.08  # of the loop before the model, or after the optimizer: less is w
 LEAST_FILLED = 1 / 132  # one multiprocessor of the largest devices: no kernel keeps less busy
 PAUSES = (*STOPPING, "collective")
 FEW = 4  # samples: a batch of more is chosen for what it learns, one of fewer is what once fitted
-UPDATING = 0.25  # of the loop, from backward pass to optimizer's end: less brings under x1.25 with four times the batch
+UPDATING = 0.25  # of the loop, in what any batch takes: less brings under x1.25 with four times the batch
 TIMES = 4  # the batch that is advised on a host
 
 
@@ -68,27 +69,48 @@ def advise(run: Features) -> Iterator[Finding]:
 
 
 def _is_of_few(process: Process, loader: Loader) -> bool:
-    """Return whether a host spends much of the loop on the weights, for the sake of very few samples each time."""
+    """Return whether a host spends much of the loop on what any batch takes, for the sake of very few samples."""
     few = process.on_host and (loader.batch_size or 0) <= FEW and settled(process) and process.loop > 0
-    return few and process.optimizing >= UPDATING * process.loop
+    return few and max(_on_weights(process), _in_torch(process)) >= UPDATING
+
+
+def _on_weights(process: Process) -> float:
+    """Return the share of the loop from the end of the backward pass to that of the optimizer's step."""
+    return process.optimizing / process.loop
+
+
+def _in_torch(process: Process) -> float:
+    """Return the share of the loop that torch's own Python surely takes: for its calls, and not for what they work."""
+    return wilson(process.in_torch, process.held_looks)[0] if process.held_looks >= LEAST_LOOKS else 0.0
 
 
 def _of_few(run: Features, process: Process, loader: Loader) -> Finding:
-    share, batch = process.optimizing / process.loop, (loader.batch_size or 1) * TIMES
+    weights, calls = _on_weights(process), _in_torch(process)
+    share, batch = max(weights, calls), (loader.batch_size or 1) * TIMES
     gain = interval(1 / (1 - share + share / TIMES), ERROR, unsteady(run))
+    spent = (
+        f"{share:.0%} of the loop is spent on the weights, from the end of the backward pass to that of the "
+        "optimizer's step"
+        if weights >= calls
+        else f"{share:.0%} of the loop at the least is torch's own Python: calls of modules, functions and optimizer"
+    )
     return Finding(
         id="small-batch",
-        says=(
-            f"{share:.0%} of the loop is spent on the weights, from the end of the backward pass to that of the "
-            f"optimizer's step: that is the same for any batch, and here it is for batch_size={loader.batch_size}"
-        ),
-        do=f"set batch_size={batch} and scale the learning rate with it, or add up the gradients of {TIMES} batches",
+        says=f"{spent}: that is the same for any batch, and here it is for batch_size={loader.batch_size}",
+        do=f"set batch_size={batch} and scale the learning rate with it, or add up the gradients of {TIMES} batches"
+        if weights >= calls
+        else f"set batch_size={batch} and scale the learning rate with it",
         share_lost=1 - 1 / gain.likely,
         speedup=replace(gain, high=max(gain.high, float(TIMES))),
         basis=f"that time once for {TIMES} batches; at the high end all of a step takes as long for any batch",
         falsified_by=f"samples/s with batch_size={batch} below x{gain.low:.2f} of this run's",
         effect="changes-learning",
-        evidence={"optimizing": share, "batch_size": loader.batch_size or 0, "step_s": process.loop / process.steps},
+        evidence={
+            "optimizing": weights,
+            "in_torch": calls,
+            "batch_size": loader.batch_size or 0,
+            "step_s": process.loop / process.steps,
+        },
         where=loader.where,
         change={"batch_size": batch},
     )

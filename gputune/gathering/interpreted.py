@@ -45,6 +45,7 @@ class Told(NamedTuple):
     gets: tuple[Interpreted, ...] = ()  # where it waits at a queue of the script's own
     traces: float = 0.0  # share of the stacks in which torch writes down where each function was called
     stacks: int = 0  # that the shares of the two are of
+    torch: float = 0.0  # share of the looks in which torch's own Python holds it, outside of next() and of pauses
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class Looks:
 
     all: int = 0
     held: int = 0
+    _torch: int = 0
     _seen: Counter[tuple[Path, int]] = field(default_factory=Counter)  # with the index of torch's innermost frame
     _python: Counter[Path] = field(default_factory=Counter)
     _forward: set[Path] = field(default_factory=set)
@@ -73,6 +75,8 @@ class Looks:
             self.held += count
             if own and last_of_torch(parts) <= user:
                 _count(self._python, path, count)
+            elif kind in {"", "step"} and last_of_torch(parts) > user >= 0:
+                self._torch += count
             return
         self.all += count
         self._traces += count if any(file.endswith(TRACE) for _, file, _ in parts) else 0
@@ -96,7 +100,8 @@ class Looks:
             for part, count in self._gets.most_common(LINES)
         )
         traces = self._traces / self.all if self.all else 0.0
-        return Told(self._lines() if self.held else (), self.held, gets, traces, self.all)
+        torch = self._torch / self.held if self.held else 0.0
+        return Told(self._lines() if self.held else (), self.held, gets, traces, self.all, torch)
 
     def _lines(self) -> tuple[Interpreted, ...]:
         """Return the lines of plain Python: the outermost ones in and under which nothing else runs."""

@@ -803,6 +803,7 @@ class Training:
             plain=after.plain,
             interpreted=python.lines,
             held_looks=python.looks,
+            in_torch=python.torch,
             queues=python.gets,
             traces=python.traces,
             looked=python.stacks,

@@ -128,6 +128,17 @@ def test_on_a_host_two_samples_are_few_for_all_of_the_optimizers_work(run) -> No
     assert finding.speedup.high == 4
 
 
+def test_on_a_host_two_samples_are_few_for_all_of_torchs_calls(run) -> None:
+    calls = of_few(run, 2, 0.1)
+    loops = tuple(replace(process, in_torch=0.6, held_looks=180) for process in calls.processes)
+    (finding,) = advise(replace(calls, processes=loops))
+    assert "of the loop at the least is torch's own Python" in finding.says
+    assert 1.5 < finding.speedup.likely < 1 / (0.4 + 0.6 / 4)  # no more of it than is sure
+    assert "gradients" not in finding.do
+    few = tuple(replace(process, held_looks=30) for process in loops)
+    assert list(advise(replace(calls, processes=few))) == []
+
+
 def test_on_a_host_it_is_silent_of_more_samples_and_of_a_quick_optimizer(run) -> None:
     assert list(advise(of_few(run, 32, 0.5))) == []
     assert list(advise(of_few(run, 2, 0.1))) == []
