@@ -92,6 +92,7 @@ class Delaying:
         if t < max(self.began + FIRST_NS, *_quiet.unpack_from(self.shared, _layout.size)):
             return False
         often = 1 / SOONER if count < EAGER else 1 if count < KEEN else SELDOM
+        often = often if count else 0  # the first one tells something already, of a loop that may be short
         pause = max(budget.odds(count) * often * length / self.share, REST * self.usual)
         return t - max(self.began, latest) >= pause and self.heard()
 
