@@ -1,7 +1,8 @@
 """The training waits at a queue of the script's own: whoever fills it is too slow.
 
-What it sees: stacks of the training thread inside `get()` of a `queue.Queue`, a `multiprocessing.Queue` or a pipe,
-below the script's own code and outside of any DataLoader, and their share of the loop.
+What it sees: stacks of the training thread inside `get()` of a `queue.Queue`, a `multiprocessing.Queue` or a pipe, or
+where it waits for what a pool of threads or processes was told to do (`Future.result()`, `imap`), below the script's
+own code and outside of any DataLoader, and their share of the loop.
 
 Why it matters: a thread that prepares batches takes turns with the training at the interpreter, and one thread or
 process makes one batch at a time. The training waits for it as it would for a DataLoader with too few workers.

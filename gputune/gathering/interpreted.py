@@ -33,6 +33,9 @@ GETS = (
     ("multiprocessing/connection.py", "recv_bytes"),
     ("multiprocessing/connection.py", "poll"),
     ("multiprocessing/connection.py", "wait"),
+    ("concurrent/futures/_base.py", "result"),
+    ("multiprocessing/pool.py", "get"),
+    ("multiprocessing/pool.py", "next"),
 )
 INSIDE, BETWEEN = "inside", "between"
 

@@ -112,6 +112,28 @@ def test_waiting_at_a_queue_of_ones_own_is_told_and_that_of_a_loader_is_not(loop
     ]
 
 
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "Future.result (/usr/lib/python3.11/concurrent/futures/_base.py:451)",
+        "IMapIterator.next (/usr/lib/python3.11/multiprocessing/pool.py:861)",
+    ],
+)
+def test_so_is_waiting_for_what_a_pool_was_told_to_do(looped, waits: str) -> None:
+    wait = "Condition.wait (/usr/lib/python3.11/threading.py:327)"
+    looped.stack(main(11), "Feeder.next (/home/me/feed.py:9)", waits, wait, count=140)
+    (process,) = looped.features().processes
+    assert [(line.where, line.function) for line in process.queues] == [("feed.py:9", "Feeder.next")]
+
+
+def test_torchs_own_python_that_holds_the_interpreter_is_counted(looped) -> None:
+    looped.stack(main(12), CALL, LINEAR, count=20, held=True)
+    looped.stack(main(10), NEXT, LINEAR, count=20, held=True)  # a loader's: not a step's
+    looped.stack(main(11), count=30, held=True)
+    (process,) = looped.features().processes
+    assert process.in_torch == pytest.approx(20 / 100)
+
+
 def test_stacks_that_torch_writes_down_are_counted(looped) -> None:
     looped.stack(main(12), CALL, LINEAR, TRACE, "extract (/usr/lib/python3.11/traceback.py:383)", count=20)
     (process,) = looped.features().processes
