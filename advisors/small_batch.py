@@ -1,11 +1,11 @@
 """The device is underused and its memory empty, and the loader is not to blame: the batch is small.
 
 What it sees: on a host without a device, batches of four samples or fewer, and what every step takes whatever its
-batch: the time from the end of the backward pass to the end of the optimizer's step, or the looks at who holds the
-interpreter that met torch's own Python, its calls of modules and functions. Else: the busy share of the device
-over the loop, the most memory ever used on it, and that neither loader waits nor checkpoints, logging or evaluation
-explain the rest. Where torch's allocator is seen, memory that it has only cached does not count as used, and what is
-live before the first step is taken not to grow with the batch.
+batch: the time from the end of the backward pass to the end of the optimizer's step, and the looks at who holds the
+interpreter that met torch's own Python elsewhere, its calls of modules and functions. Else: the busy share of the
+device over the loop, the most memory ever used on it, and that neither loader waits nor checkpoints, logging or
+evaluation explain the rest. Where torch's allocator is seen, memory that it has only cached does not count as used, and
+what is live before the first step is taken not to grow with the batch.
 
 Why it matters: each step has a cost that does not depend on the batch (launches, Python, the optimizer); with a
 larger batch it is paid less often.
@@ -71,7 +71,8 @@ def advise(run: Features) -> Iterator[Finding]:
 def _is_of_few(process: Process, loader: Loader) -> bool:
     """Return whether a host spends much of the loop on what any batch takes, for the sake of very few samples."""
     few = process.on_host and (loader.batch_size or 0) <= FEW and settled(process) and process.loop > 0
-    return few and max(_on_weights(process), _in_torch(process)) >= UPDATING
+    calls = process.in_torch if process.held_looks >= LEAST_LOOKS else 0.0
+    return few and _on_weights(process) + calls >= UPDATING
 
 
 def _on_weights(process: Process) -> float:
@@ -80,25 +81,23 @@ def _on_weights(process: Process) -> float:
 
 
 def _in_torch(process: Process) -> float:
-    """Return the share of the loop that torch's own Python surely takes: for its calls, and not for what they work."""
+    """Return the share of the loop that torch's own Python surely takes, but for the optimizer's: to make calls."""
     return wilson(process.in_torch, process.held_looks)[0] if process.held_looks >= LEAST_LOOKS else 0.0
 
 
 def _of_few(run: Features, process: Process, loader: Loader) -> Finding:
     weights, calls = _on_weights(process), _in_torch(process)
-    share, batch = max(weights, calls), (loader.batch_size or 1) * TIMES
+    share, batch = weights + calls, (loader.batch_size or 1) * TIMES
     gain = interval(1 / (1 - share + share / TIMES), ERROR, unsteady(run))
-    spent = (
-        f"{share:.0%} of the loop is spent on the weights, from the end of the backward pass to that of the "
-        "optimizer's step"
-        if weights >= calls
-        else f"{share:.0%} of the loop at the least is torch's own Python: calls of modules, functions and optimizer"
-    )
+    more = f", and {calls:.0%} at the least on calling modules and functions of torch" if calls else ""
     return Finding(
         id="small-batch",
-        says=f"{spent}: that is the same for any batch, and here it is for batch_size={loader.batch_size}",
+        says=(
+            f"{weights:.0%} of the loop is spent on the weights, from the end of the backward pass to that of the "
+            f"optimizer's step{more}: that is the same for any batch, and here it is for batch_size={loader.batch_size}"
+        ),
         do=f"set batch_size={batch} and scale the learning rate with it, or add up the gradients of {TIMES} batches"
-        if weights >= calls
+        if weights >= calls  # the calls are made for each of these batches
         else f"set batch_size={batch} and scale the learning rate with it",
         share_lost=1 - 1 / gain.likely,
         speedup=replace(gain, high=max(gain.high, float(TIMES))),

@@ -611,7 +611,7 @@ class Process:
     plain: tuple[float, float] = (0.0, 0.0)  # share of these in neither model nor torch: behind the step, and not
     interpreted: tuple[Interpreted, ...] = ()  # lines that run plain Python, most first
     held_looks: int = 0  # at who holds the interpreter: that these shares are of
-    in_torch: float = 0.0  # share of these that torch's own Python holds it, outside of next() and of pauses
+    in_torch: float = 0.0  # share of these that torch's own Python holds it, but for next(), pauses and the optimizer
     queues: tuple[Interpreted, ...] = ()  # lines that wait at a queue of the script's own, most first
     traces: float = 0.0  # share of the stacks in which torch writes down where it was called, to tell an anomaly
     fillers: int = 0  # threads beside the training's that were seen in the user's own code

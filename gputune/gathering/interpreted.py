@@ -48,7 +48,8 @@ class Told(NamedTuple):
     gets: tuple[Interpreted, ...] = ()  # where it waits at a queue of the script's own
     traces: float = 0.0  # share of the stacks in which torch writes down where each function was called
     stacks: int = 0  # that the shares of the two are of
-    torch: float = 0.0  # share of the looks in which torch's own Python holds it, outside of next() and of pauses
+    torch: float = 0.0  # share of the looks in which torch's own Python holds it; of next(), pauses and steps of the
+    #                      optimizer none
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Looks:
             self.held += count
             if own and last_of_torch(parts) <= user:
                 _count(self._python, path, count)
-            elif kind in {"", "step"} and last_of_torch(parts) > user >= 0:
+            elif own and last_of_torch(parts) > user:
                 self._torch += count
             return
         self.all += count

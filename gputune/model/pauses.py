@@ -164,7 +164,8 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
     whether the device goes on, it does so at the low end.
 
     By how much the rounds in between may differ from those of a run without pauses widens the interval, for two runs
-    are compared. The pauses themselves were measured, in this one: whether they are told is decided without it.
+    are compared. The pauses themselves were measured, in this one: whether they are told is decided without it, and
+    what may be wrong is a share of them and not of the loop.
     """
     total = process.in_loop.get(span, 0.0)
     if total <= 0 or process.loop <= 0:
@@ -181,7 +182,7 @@ def pause_gain(run: Features, process: Process, span: str, keep: float) -> Speed
 
     low, likely, high = gain(-beyond.unsure, busy), gain(0.0, idle), gain(beyond.unsure, idle)
     wide = ERROR + unsteady(run)
-    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=low * (1 - ERROR))
+    return Speedup(low=low * (1 - wide), likely=likely, high=high * (1 + wide), steady=1 + (low - 1) * (1 - ERROR))
 
 
 def _beyond(outlook: Outlook, span: str) -> Aftermath:

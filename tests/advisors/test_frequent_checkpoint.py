@@ -68,8 +68,14 @@ def test_saving_a_tenth_of_the_loop_away_is_sure_to_cost_though_steps_of_another
     (finding,) = advise(run(**saved(each=0.0065, every=5)))
     assert finding.evidence["share"] == pytest.approx(0.11, abs=0.005)
     assert finding.speedup.low < 1.07
-    assert finding.speedup.sure == pytest.approx(finding.speedup.likely * (1 - ERROR))
+    assert finding.speedup.sure == pytest.approx(1 + (finding.speedup.likely - 1) * (1 - ERROR))
     assert finding.speedup.sure >= WORTH_SAYING
+
+
+def test_what_is_more_than_a_twentieth_of_the_loop_is_told(run) -> None:
+    """What may be wrong about pauses that were measured is a share of them."""
+    assert [f.id for f in judge(run(**saved(each=0.0046, every=5)))] == ["frequent-checkpoint"]
+    assert judge(run(**saved(each=0.0024, every=5))) == []
 
 
 def test_checkpoints_are_told_beside_a_loader_that_is_waited_for(run) -> None:
