@@ -87,12 +87,14 @@ def side_by_side(outlook: Outlook, left: float = 0.0) -> Speedup:
     """Return what it would buy if none of the workers waited for another one; at the least half of that waiting goes.
 
     As each of them is always waiting but one, what one does by itself is its part of the time that all of them take, or
-    the part of it that is `left` where that was seen.
+    the part of it that is `left` where that was seen; the former then at the most.
     """
-    alone = max(left, 1 / max(1, outlook.now.workers))
+    part = 1 / max(1, outlook.now.workers)
+    alone = max(left, part)
 
     def gain(left: float) -> Speedup:
         apart = tuple(replace(work, blocked=work.blocked * left) for work in outlook.job.fetches)
         return outlook.gain(outlook.now, replace(outlook.job, fetches=apart))
 
-    return gain(alone).down_to(gain((1 + alone) / 2))
+    found = gain(alone).down_to(gain((1 + alone) / 2))
+    return replace(found, high=max(found.high, gain(part).high))
