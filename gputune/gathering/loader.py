@@ -9,7 +9,7 @@ from gputune.core.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED,
 from gputune.core.figures import mean
 from gputune.core.sample import Json
 from gputune.core.units import NS
-from gputune.features import Epoch, Fetch, Filing, Loader, Trend
+from gputune.features import Epoch, Filing, Loader, Trend
 from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.alone import Lone
 from gputune.gathering.delays import Delays

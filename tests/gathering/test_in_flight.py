@@ -19,7 +19,7 @@ def test_the_latest_are_kept_with_what_was_beside_them() -> None:
     fetches = Fetches(kept=2)
     for number in range(4):
         fetches.under_way(number * 10, number * 10 + 15)
-        record = Record(int(Kind.FETCH), 0, number * 10, number * 10 + 15, 0, 0, number, 0, 0)
+        record = Record(int(Kind.FETCH), 0, number * 10, number * 10 + 15, 0, 0, 0, 0, number)
         fetches.append(Made((-number,), record, worker=0, age=number, alone=True))
     made, meanwhile, ahead = fetches.in_order(alone=False)
     assert [each.samples for each in made] == [3, 2]  # in the order of delivery
