@@ -13,8 +13,9 @@ same exchange.
 What to do: exchange less often (gradient accumulation under `no_sync()`), less (`bf16_compress_hook`), in fewer
 messages where latency counts (`bucket_cap_mb`, coalesced calls), over a faster link (NCCL over InfiniBand or NVLink
 instead of TCP), or give each rank more to compute (a larger batch, fewer ranks). Where a ring over the link would take
-much less than was measured, the link is not the limit: look at who else uses it, at `GLOO_SOCKET_IFNAME` or
-`NCCL_SOCKET_IFNAME`, and at the CPUs that copy.
+much less than was measured, the link is not what the kernel says of it, or not the limit: measure it (`gputune doctor
+--network A B`), look at who else uses it, at segments that were sent again and packets that were dropped, at
+`GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`, and at the CPUs that copy.
 
 FSDP gathers its weights for every batch, whether gradients are accumulated or not: there a larger batch is advised, in
 which the same exchange goes with more work, behind more of which it hides.
@@ -50,7 +51,10 @@ STEPS = (2, 4, 8)  # micro-batches between two exchanges that people type
 HALF = 0.5  # bfloat16 instead of float32
 BACK = (0.25, 0.5)  # of what ran hidden beside the backward pass: likely, and at most, what its CPU gives back then
 CARRIED = 0.5  # of what a ring sends: an interface that sent less is not the one that it went over
+FAR = 20.0  # times what a ring over the link takes: copies by one CPU make a tenth of the fastest links
+RESENT = 0.001  # of TCP's segments: a link in order loses one in a million
 SLOWEST = 1e8  # B/s: nobody trains over a slower link; where less was sent, it is the messages that take so long
+MEASURE = "measure the link (gputune doctor --network A B, two machines' agents), and mend it before the script; or "
 FEW = 2  # messages: fewer cannot be made of them
 
 
@@ -85,9 +89,9 @@ def latency(ranks: int, messages: float, alpha: float = ALPHA) -> float:
 
 
 def link(network: Network | None, ranks: Team) -> Network | None:
-    """Return the interface that the exchange went over; None where that is not known, or where it left no machine."""
+    """Return the interface that the exchange went over; None where it left no machine."""
     needed = sent(ranks.mean(lambda m: m.size), len(ranks.ranks)) / ranks.seconds
-    if network is None or network.rate is None or not needed or network.sent < CARRIED * needed:
+    if network is None or not needed or network.sent < CARRIED * needed:
         return None
     return network
 
@@ -104,7 +108,8 @@ def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
     waits = min(exposed, latency(count, calls))  # of what is exposed, what latency alone explains
     stuck = max(waits, exposed - sent(size, count) / SLOWEST)  # and what no link explains
     halved = ranks.gain(list(map(max, ranks.owns)), ranks.communication - (exposed - stuck) * HALF)
-    told, could = _of_link(link(run.network, ranks), size, count, calls)
+    told, could = _of_link(link(run.network, ranks), size, count, calls, exposed + hidden)
+    suspect = MEASURE if "link_off" in could else ""
     how = f"a batch {every} times as large" if gathered else f"the exchange every {every} batches"
     messages = calls if stuck > HALF * exposed else 0.0
     return Finding(
@@ -115,7 +120,7 @@ def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
             f"{bytes_of(size)} in {calls:.3g} messages at {bytes_of(rate)}/s, {exposed * 1e3:.3g} ms beside "
             f"{ranks.working * 1e3:.3g} ms of work{told}"
         ),
-        do=_of_sharded(every, halved.likely) if gathered else _rarer(every, halved.likely, messages),
+        do=suspect + (_of_sharded(every, halved.likely) if gathered else _rarer(every, halved.likely, messages)),
         share_lost=1 - 1 / max(1.0, gain.likely),
         speedup=gain,
         basis=f"the measured rounds, exchange and optimizer step once in {every}; a ring's cost for the alternatives",
@@ -167,13 +172,31 @@ def _rarer(every: int, halved: float, messages: float) -> str:
     return f"{rarer}send bfloat16 (bf16_compress_hook, ×{halved:.2g}), in larger buckets, or with fewer ranks"
 
 
-def _of_link(over: Network | None, size: float, ranks: int, calls: float) -> tuple[str, dict[str, float]]:
-    """Return what a ring over the known link would take, in words and as evidence; nothing where none is known."""
-    if over is None or over.rate is None:
+def _of_link(over: Network | None, size: float, ranks: int, calls: float, took: float) -> tuple[str, dict[str, float]]:
+    """Return what a ring over the link would take, and what the link did, in words and as evidence.
+
+    `link_off`, how many times as long the exchange took, is there where that is too much to be the link as it is told.
+    """
+    if over is None:
         return "", {}
+    name, could = clean(over.interface), {"link_most_B_per_s": over.most} if over.most else {}
+    carried = f"{name} carried {bytes_of(over.most)}/s at the most"
+    if over.rate is None:
+        return f"; {carried}{_signs(over)}" if over.most else "", could
     least = ring(size, ranks, calls, over.rate)
-    said = f"; a ring over {clean(over.interface)} ({bytes_of(over.rate)}/s) takes {least * 1e3:.3g} ms"
-    return said, {"link_B_per_s": over.rate, "link_ring_s": least}
+    could |= {"link_B_per_s": over.rate, "link_ring_s": least}
+    said = f"; a ring over {name} ({bytes_of(over.rate)}/s) takes {least * 1e3:.3g} ms"
+    if took < FAR * least:
+        return said + _signs(over), could
+    return f"{said}: suspect the network, {carried}{_signs(over)}", {**could, "link_off": took / least}
+
+
+def _signs(over: Network) -> str:
+    """Return what the kernel says against an interface, as a clause."""
+    signs = [f"{over.resent:.1%} of TCP's segments were sent again"] if (over.resent or 0.0) >= RESENT else []
+    signs += [f"it dropped {over.dropped:.3g} packets a second"] if over.dropped >= 1 else []
+    signs += [f"its MTU is {over.mtu} B"] if signs and over.mtu else []
+    return f", {', '.join(signs)}" if signs else ""
 
 
 def accumulated(ranks: Team, exposed: float, every: int, *, on_host: bool = True) -> Speedup:

@@ -13,11 +13,12 @@ waits.
 What to do: move it into the dataset's `__getitem__` or `collate_fn` and give the DataLoader workers; or, for a loop
 that draws its own batches (`get_batch`), prepare the next batch in a thread or process while the step runs.
 
-When it is wrong: when the work needs the model's last output (reinforcement learning, hard-negative mining). In a loop
-without a DataLoader also when what is done there makes no batch and is no work on the weights either, like a step of a
-simulator; what the stacks surely show below the line of the optimizer's step is `work-after-step`'s. With torch before
-2.0, or under a TorchFunctionMode of the script's own (a default device is one), torch tells nothing of that work: then
-it is silent where the stacks show a function that goes through a model.
+When it is wrong: when the work needs the model's last output (hard-negative mining; of a loop that is seen to step
+environments, reinforcement learning, it is silent: `slow-rollouts`). In a loop without a DataLoader also when what is
+done there makes no batch and is no work on the weights either, like a step of a simulator; what the stacks surely show
+below the line of the optimizer's step is `work-after-step`'s. With torch before 2.0, or under a TorchFunctionMode of
+the script's own (a default device is one), torch tells nothing of that work: then it is silent where the stacks show a
+function that goes through a model.
 Of a loop that a library's trainer runs it is silent: hooks and progress bars are nothing to move into a dataset.
 Where workers and step fill all CPUs, no two hours are alike on virtual ones: the lower end may be the likelier one.
 
@@ -54,7 +55,7 @@ def advise(run: Features) -> Iterator[Finding]:
         steps = process.steps
         if not steps or not process.loop or not _known(process, process.loop / steps):
             continue
-        if (not process.batch_gotten and side(process) == BEHIND) or process.librarys:
+        if (not process.batch_gotten and side(process) == BEHIND) or process.librarys or process.acting is not None:
             continue
         each = max(0.0, unattended(process) - _letting_go(process, steps))
         if each * steps / process.loop >= NOTABLE and not _through_a_model(process):

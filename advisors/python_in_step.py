@@ -37,6 +37,8 @@ STANDS = {"inside": "inside of the model", "between": "between the model and the
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         lines = [line for line in process.interpreted if line.side]
+        if process.acting is not None:  # a policy's pass is no part of a step, and what follows it is an environment's
+            continue
         if process.steps and process.loop and process.held_looks >= LEAST_LOOKS and lines:
             share = sum(line.share for line in lines)
             low, high = wilson(share, process.held_looks)

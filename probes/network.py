@@ -10,12 +10,16 @@ from gputune.host.procfs import Kept, read_text
 PERIOD = 1.0  # s
 RECEIVED = Metric("net.received", "B", "Bytes received since the interface came up, by anyone.", "counter", "interface")
 SENT = Metric("net.sent", "B", "Bytes sent since the interface came up, by anyone.", "counter", "interface")
-METRICS = (RECEIVED, SENT)
+DROPPED = Metric("net.dropped", "1", "Packets dropped or garbled, either way.", "counter", "interface")
+SEGMENTS = Metric("net.segments", "1", "TCP segments sent since boot, by anyone, over all interfaces.", "counter")
+RESENT = Metric("net.resent", "1", "Those of them that were sent again: nobody had said that they came.", "counter")
+METRICS = (RECEIVED, SENT, DROPPED, SEGMENTS, RESENT)
 
 MOST = 16  # interfaces; a container host has hundreds, and the recording a column for each
 BEFORE = b" \n"  # what stands before an interface's name
 LONGEST = 400  # B; of a row: sixteen numbers of 20 digits, and a name
 LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
+LOST = (2, 3, 10, 11)  # columns of an interface's row: errors and drops, received and sent
 NOBODY = -1  # whose notes are the machine's own
 MEGABIT, GIGABIT = 1e6 / 8, 1e9 / 8  # B/s: the units of `speed` and of `rate` in /sys
 
@@ -36,8 +40,10 @@ def attach(target: Target) -> Ticks:
         if not marks and not ports:
             raise Unavailable("no network interface but the loopback is visible here")
         readings = [*_links(target.sys, marks), *_port_links(ports)]
+        snmp = target.proc / "net" / "snmp"
         while True:
             readings += _tick(file.read(), marks)
+            readings += _segments(read_text(snmp) or "")
             for port in ports:
                 readings += _port(port)
             yield readings
@@ -71,10 +77,22 @@ def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
         at = data.find(mark)
         while at > 0 and data[at - 1] not in BEFORE:  # `veth0:` ends like `eth0:`
             at = data.find(mark, at + 1)
-        words = data[at + len(mark) : at + LONGEST].split(None, 9) if at >= 0 else []
-        if len(words) > 8:
+        words = data[at + len(mark) : at + LONGEST].split(None, 12) if at >= 0 else []
+        if len(words) > 11:
+            lost = sum(int(words[place]) for place in LOST)
             readings += [Sample(RECEIVED, t, int(words[0]), name), Sample(SENT, t, int(words[8]), name)]
+            readings.append(Sample(DROPPED, t, lost, name))
     return readings
+
+
+def _segments(snmp: str) -> list[Reading]:
+    """Return what TCP sent and sent again, by the two lines of /proc/net/snmp that name and count it."""
+    lines = [line.split() for line in snmp.splitlines() if line.startswith("Tcp:")]
+    if len(lines) < 2:
+        return []
+    told, t = dict(zip(*lines, strict=False)), now()
+    names = ((SEGMENTS, "OutSegs"), (RESENT, "RetransSegs"))
+    return [Sample(metric, t, int(told[name])) for metric, name in names if told.get(name, "").isdigit()]
 
 
 def _port(counters: Path) -> list[Reading]:
@@ -95,7 +113,11 @@ def _links(sys: Path, names: Iterable[str]) -> list[Reading]:
     """
     told = {name: read_text(sys / "class" / "net" / name / "speed") for name in names}
     speeds = {name: float(text) for name, text in told.items() if text and text.strip().isdigit()}
-    return [_link(name, speed * MEGABIT) for name, speed in speeds.items() if speed > 0]
+    largest = {name: (read_text(sys / "class" / "net" / name / "mtu") or "").strip() for name in told}
+    return [
+        *(_link(name, speed * MEGABIT) for name, speed in speeds.items() if speed > 0),
+        *(Note(NOBODY, {"n": "mtu", "interface": name, "mtu": int(m)}) for name, m in largest.items() if m.isdigit()),
+    ]
 
 
 def _port_links(ports: Iterable[Path]) -> list[Reading]:

@@ -18,6 +18,8 @@ SPANS = {  # the words of the ledger, in the colours that the verdict on a termi
     "sync": ("#d77fc0", "#9c3f86"),
     "launch.wait": ("#c98fd0", "#8a4a94"),
     "copy.h2d": ("#7fa6f5", "#3f68c4"),
+    "environment": ("#c9a25b", "#7d5c14"),
+    "policy": ("#7fc8a9", "#2f7a58"),
     "collective": ("#6fd3dc", "#1b8a95"),
     "queue.wait": ("#f0878a", "#c9514b"),
     "between": ("#d9a26a", "#8a5a20"),

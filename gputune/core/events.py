@@ -20,6 +20,8 @@ SPANS = (
     "reporting",
     "cleanup",
     "evaluation",
+    "environment",
+    "policy",
     "collective",
     "queue.wait",
     "between",
@@ -105,6 +107,9 @@ class Kind(IntEnum):
     #             before a next() of the iterator a (0: behind a step, without a loader), in block b of such rounds.
     #             LONE: nobody was, but nobody made any other batch of an iterator from t0 on, when the one that was
     #             waited for was asked for, to t1, when it was there; a iterator id, b index in it, as in its BATCH
+    ENVIRONMENT = 23  # steps of environments on the training thread, the first from t0 on, the last until t1: a ns in
+    #                   them, b how many, c environments that each one steps, d ns between them, in which nothing was
+    #                   learnt, e site id; code: how many of the environments are in processes of their own
 
     CROSSED = 22  # a timed step, t0 to t1 as its DEVICE, after it: a ns by the device's clock that its stream stood
     #               for other devices of the process, and for what passes between them; code: DIVIDED; only where it did

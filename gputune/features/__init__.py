@@ -572,6 +572,18 @@ class Unused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Acting:
+    """What a policy does in environments, to be learnt from: rollouts. Their time is in the ledger."""
+
+    calls: int  # of `step` on the training thread, since it first learnt
+    environments: int  # that each one steps
+    processes: int  # of their own, that these environments are in; 0: they are stepped on the training thread
+    step: float  # mean s of a call
+    settling: float = 0.0  # s, for each call, from the end of a rollout to the first backward pass that learns from it
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One training process."""
 
@@ -647,6 +659,7 @@ class Process:
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
     meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included
+    acting: Acting | None = None  # None where it steps no environments
 
     @property
     def on_host(self) -> bool:
@@ -806,6 +819,10 @@ class Network:
     interface: str
     sent: float  # B/s, mean
     rate: float | None = None  # B/s that it can carry each way, as the kernel tells; None where it does not
+    most: float = 0.0  # B/s that it was seen to send at the most
+    resent: float | None = None  # share of TCP's segments, of the whole machine, that were sent again
+    dropped: float = 0.0  # packets a second that it dropped or found garbled
+    mtu: int = 0  # B; 0 unknown
 
 
 class Lacking(NamedTuple):

@@ -33,6 +33,7 @@ class Host:
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
         self.parts: dict[str, frozenset[str]] = {}  # disk to the numbers and names of what lies on it
         self.links: dict[str, float] = {}  # interface to B/s that it can carry each way
+        self.largest: dict[str, int] = {}  # interface to the B of the largest packet that it takes (MTU)
         self.limits: dict[str, tuple[float | None, float | None]] = {}  # device to B/s and requests/s it may be read at
         self.mounts: dict[Mount, None] = {}  # in the order in which they were told
         self.unavailable: dict[str, str] = {}  # probe to what it could not read, while it read the rest
@@ -158,7 +159,9 @@ class Host:
             self._once(fields)
 
     def _once(self, fields: Mapping[str, Json]) -> None:
-        """Take what is measured once, after the run."""
+        """Take what is said once: of interfaces, and of what is measured after the run."""
+        if fields.get("n") == "mtu":
+            self.largest[str(fields.get("interface"))] = int(_number(fields.get("mtu")) or 0)
         if fields.get("n") == "handover":
             self.handover = (_number(fields.get("us")) or 0.0) / 1e6 or None
 

@@ -105,6 +105,16 @@ class Ledger:
             self._merge()
         return mine
 
+    def parted(self, name: str, t0: int, t1: int, parts: Mapping[str, int]) -> None:
+        """Add a span of which so many ns, as far as they are its own, are other names': where in it, nobody told."""
+        mine = self.span(name, t0, t1)
+        for part, ns in parts.items():
+            taken = min(ns, mine.self_ns.get(name, 0))
+            for kept in (self.self_ns, mine.self_ns):
+                _add(kept, {name: -taken, part: taken})
+            for kept in (self.inclusive, mine.inclusive):
+                _add(kept, {name: -ns, part: ns})
+
     @property
     def latest(self) -> int:
         """Return when the latest span ended (ns), 0 without any."""

@@ -11,6 +11,7 @@ class Host(Protocol):
 
     rates: dict[tuple[str, str], Rate]
     links: dict[str, float]
+    largest: dict[str, int]
 
 
 def network(host: Host) -> Network | None:
@@ -20,4 +21,18 @@ def network(host: Host) -> Network | None:
     if not known:
         return None
     busiest = max(known, key=lambda name: known[name])
-    return Network(interface=busiest, sent=known[busiest], rate=host.links.get(busiest) or None)
+    segments, resent = (_pace(host, name) for name in ("net.segments", "net.resent"))
+    return Network(
+        interface=busiest,
+        sent=known[busiest],
+        rate=host.links.get(busiest) or None,
+        most=host.rates["net.sent", busiest].best,
+        resent=resent / segments if segments and resent is not None else None,
+        dropped=_pace(host, "net.dropped", busiest) or 0.0,
+        mtu=host.largest.get(busiest, 0),
+    )
+
+
+def _pace(host: Host, metric: str, instance: str = "") -> float | None:
+    rate = host.rates.get((metric, instance))
+    return rate.mean if rate is not None else None

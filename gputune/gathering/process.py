@@ -23,6 +23,7 @@ from gputune.features import (
     Trend,
 )
 from gputune.features.concurrent_loaders import Companions
+from gputune.gathering.acting import Acted
 from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
@@ -59,7 +60,7 @@ BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), i
 ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST)
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM, DELAY = int(Kind.MEMORY), int(Kind.OOM), int(Kind.DELAY)
-SEGMENT = int(Kind.SEGMENT)
+SEGMENT, ENVIRONMENT = int(Kind.SEGMENT), int(Kind.ENVIRONMENT)
 CLOCKED = frozenset({GAP, int(Kind.DEVICE), SEGMENT, int(Kind.CROSSED)})
 DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
@@ -157,7 +158,7 @@ class Training:
         self._precision = Precision()
         self.local_rank: int | None = None
         self.world_size: int | None = None
-        self.meetings, self._rollouts = Meetings(), Rollouts()
+        self.meetings, self._rollouts, self._acted = Meetings(), Rollouts(), Acted()
         self._sites: dict[int, _Site] = {}
         self._places: dict[Key, list[int]] = {}  # calls, ns, ns of waits inside, calls that made what is trained on
         self._loaders: dict[int, LoaderState] = {}
@@ -289,6 +290,7 @@ class Training:
         """Take the end of an optimizer's step."""
         self._rollouts.trained(record.t1)
         self._passes.stepped(record.t1)
+        self._acted.learnt(record.t1)
         if record.t1 <= self._asked:  # a guest tells it after the batch that was asked for next
             self._stepped_before = record.t1
         if not self._rounds.by_batches:
@@ -302,12 +304,12 @@ class Training:
         self._begin(min(record.t0, self._first_pass or record.t0))
 
     def _measured(self, record: Record) -> None:
-        """Take what clocks said of a step: the guest's, the device's, those of passes and meetings."""
+        """Take what clocks said of a step: the guest's, the device's, those of passes and meetings; and of rollouts."""
         if record.kind in CLOCKED:
-            self._clocked.take(record)
-            if record.kind == SEGMENT and record.code & HELD:
-                self.disturbed(record.t0)
-        if record.kind == BACKWARD:
+            self._on_device(record)
+        elif record.kind == ENVIRONMENT:
+            self._acted.take(record, self.ledger)
+        elif record.kind == BACKWARD:
             self._stretches.backward(record)
             self.meetings.backward(record)
             self._passed(record)
@@ -315,20 +317,27 @@ class Training:
             self._sampled(record)
         elif record.kind == RENDEZVOUS:
             self.meetings.reduced(record)
-        elif record.kind == GAP:
-            self.meetings.idled(record)
-            if self._clocked.warm:
-                self._gaps.append(record.a / NS)
-                self._works.append(record.b / NS)
-            self._backlog.take(record)
         elif record.kind == MEMORY:
             self._allocations.reading(record, self._done)
         elif record.kind == OOM:
             self._allocations.ran_out(record, self._done)
 
+    def _on_device(self, record: Record) -> None:
+        """Take what the device's clock said of a step."""
+        self._clocked.take(record)
+        if record.kind == SEGMENT and record.code & HELD:
+            self.disturbed(record.t0)
+        if record.kind == GAP:
+            self.meetings.idled(record)
+            if self._clocked.warm:
+                self._gaps.append(record.a / NS)
+                self._works.append(record.b / NS)
+            self._backlog.take(record)
+
     def _passed(self, record: Record) -> None:
         """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
         self.learns = True
+        self._acted.passed(record)
         self._first_pass = self._first_pass or record.t0
         if self._rounds.backward():
             self._begin(self._first_pass)
@@ -834,6 +843,7 @@ class Training:
             works=tuple(self._works),
             device_step=timed,
             margins=margins,
+            acting=self._acted.told(self._site(self._acted.site)[0]),
         )
 
     def _held_back(self) -> HeldBack:
@@ -918,6 +928,8 @@ class Training:
         opened = opened._replace(t0=self.stops.running(opened.t0), since=self.stops.running(opened.since))
         if opened.t0 and opened.kind == Kind.BATCH and opened.t0 >= self._loop_end:
             ledger.span("loader.wait", opened.t0, end)
+        elif opened.t0 and opened.kind == ENVIRONMENT:
+            ledger.span("environment", opened.t0, end)
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
             ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
         if opened.since:

@@ -12,7 +12,9 @@ from gputune.core.units import NS
 from gputune.features import Filing, Reads, Storage, Variety
 
 KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
-RATES = frozenset({"disk.read", "disk.write", "net.sent", "pressure.io"})  # counters whose pace over the loop is wanted
+RATES = frozenset(
+    {"disk.read", "disk.write", "net.sent", "net.dropped", "net.segments", "net.resent", "pressure.io"}
+)  # counters whose pace over the loop is wanted
 LEAST_NS = 200_000_000  # between two readings for their pace to count: shorter ones are mostly rounding
 ANONYMOUS = "0:"  # how the numbers of file systems begin that are on no block device, or on several
 

@@ -24,6 +24,8 @@ COLOURS = {
     "sync": "95",
     "launch.wait": "95",
     "copy.h2d": "94",
+    "environment": "33",
+    "policy": "36",
     "collective": "96",
     "queue.wait": "31",
     "between": "33",

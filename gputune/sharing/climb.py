@@ -32,3 +32,13 @@ class Climb:
         most = max(self._rates.values())
         copies = min(n for n, rate in self._rates.items() if rate >= AS_GOOD * most)
         return copies, self._rates[copies]
+
+
+class Halving(Climb):
+    """Several copies with fewer threads each against one that has all: half as many, as long as that does more."""
+
+    def following(self, copies: int, rate: float) -> int | None:
+        """Learn what so many do together; return how many are to be tried next, None when enough is known."""
+        more = self._rates.get(2 * copies, 0.0)
+        self._rates[copies] = rate
+        return copies // 2 if rate > more and copies // 2 > 1 else None

@@ -34,6 +34,7 @@ def document(  # noqa: PLR0913 - all that there is to tell of
     alone = course.alone
     comparable = best is not None and alone is not None and best.pace.unit == alone.unit and alone.rate > 0
     gain = best.pace.rate / alone.rate if comparable and best is not None and alone is not None else None
+    gain = gain if several else None  # of one alone it would say how two stretches of it differ
     card = eyes.places.card
     cores = best.cores / host.cores() if best is not None and best.cores is not None else None
     limit = _limit(best.busy if best is not None else None, cores)

@@ -7,7 +7,7 @@ from gputune.core.figures import size
 from gputune.sharing import fitting
 from gputune.sharing.fitting import Need, Room
 from gputune.sharing.refusals import DoesNotFit
-from gputune.sharing.spec import Spec
+from gputune.sharing.spec import Job, Spec
 from gputune.sharing.tasks import Task
 
 
@@ -16,7 +16,10 @@ def check(spec: Spec, everything: Sequence[Task], room_of: Callable[[Task], Room
     if not any(job.memory or job.host_memory for job in spec.jobs):
         return
     if spec.queue:
-        everything = [max(everything, key=lambda task: task.job.memory or 0)]
+        largest = (max(everything, key=lambda task, of=of: of(task.job) or 0) for of in (_on_device, _on_host))
+        for task in largest:
+            _fit(spec, [task], room_of(task))
+        return
     for card in dict.fromkeys(task.card for task in everything):
         here = [task for task in everything if task.card == card]
         _fit(spec, here, room_of(here[0]))
@@ -30,7 +33,23 @@ def _fit(spec: Spec, here: Sequence[Task], room: Room) -> None:
         if says := fitting.refusal(len(here), need, room):
             raise DoesNotFit(says, fitting.fits(need, room))
         return
+    _on_host_together(here, room)
     whole = float(sum(task.job.memory or 0 for task in here))
     if room.device_free is not None and whole > room.device_free:
         says = f"the jobs do not fit on {room.name}: together they take {size(whole)}, as given, and"
         raise BadUsage(f"{says} {size(room.device_free)} are free", hint="with `--queue` some wait their turn")
+
+
+def _on_host_together(here: Sequence[Task], room: Room) -> None:
+    whole = float(sum(task.job.host_memory or 0 for task in here))
+    if room.host_free is not None and whole > room.host_free:
+        says = f"the jobs do not fit into this machine's memory: together they take {size(whole)}, as given, and"
+        raise BadUsage(f"{says} {size(room.host_free)} are free", hint="with `--queue` some wait their turn")
+
+
+def _on_device(job: Job) -> int | None:
+    return job.memory
+
+
+def _on_host(job: Job) -> int | None:
+    return job.host_memory

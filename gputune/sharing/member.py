@@ -34,6 +34,7 @@ class Member:
         self.began = self.started = self.ended = 0.0  # s of the monotonic clock; `started` of the last attempt
         self.resumed = 0.0  # s, when it last started or went on
         self.peak = 0  # B, largest resident size of its processes (getrusage)
+        self.cpu = 0.0  # s of CPU that its last process and the children that this waited for have used, once it ended
         self.due = 0.0  # when it may start again
         self.kill_at = 0.0  # when it is killed if it has not ended by then, 0: never
 
@@ -66,9 +67,10 @@ class Member:
         self.began = self.began or self.started
         self.ended = 0.0
 
-    def over(self, code: int, peak: int) -> None:
+    def over(self, code: int, peak: int, cpu: float) -> None:
         """Learn that its process has ended."""
         self.state, self.code, self.ended = "ended", code, time.monotonic()
+        self.cpu = cpu
         self.peak = max(self.peak, peak)
         self.paused = False
         if code != 0 and not self.why and OOM in tail(self.task.log, LAST).lower():

@@ -135,6 +135,10 @@ class Places:
             placed.append(self.threaded(replace(task, env={**task.env, **env})))
         return placed
 
+    def splits(self, environ: Collection[str]) -> bool:
+        """Return whether several at once get a part of the threads each, and there is nothing but CPUs to share."""
+        return self._spec.cpus == "split" and THREADS not in environ and self.is_without_card
+
     def divide(self, at_once: int, environ: Collection[str]) -> None:
         """Divide the CPUs among so many at once."""
         split = self._spec.cpus == "split" and at_once > 1

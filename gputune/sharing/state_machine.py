@@ -13,7 +13,7 @@ import msgspec
 from gputune.core.figures import number, size
 from gputune.core.pace import Pace
 from gputune.sharing import fitting, host
-from gputune.sharing.climb import Climb
+from gputune.sharing.climb import Climb, Halving
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.known import check
 from gputune.sharing.logs import Logs
@@ -65,6 +65,7 @@ class Course:
         self._window: Window | None = None
         self._climb: Climb | None = None
         self._copies = 1
+        self._renewed = 0  # copies that are tried once those that run are gone
         self._stops = 0
         self._patience = 0.0  # s that the first one gets to show a batch, as far as it was looked at
         crew.may_start = self._may_start
@@ -108,8 +109,24 @@ class Course:
 
     def _has_room(self, member: Member, here: Sequence[Member]) -> bool:
         """Return whether there is memory for one more; always where nobody waits for it."""
+        return not self._spec.queue or (self._has_device(member, here) and self._has_host(member))
+
+    def _has_host(self, member: Member) -> bool:
+        """Return whether the host has memory left for one more, once those that run have all that they need."""
+        need, running = self._host_of(member), self._crew.running
+        if need is None or not running:
+            return True
+        peaks = [(self._host_of(other) or 0.0, self._eyes.gauge.use(other.task.slot).host_peak) for other in running]
+        return need + sum(max(0.0, whole - (peak or 0.0)) for whole, peak in peaks) <= host.memory()[1]
+
+    def _host_of(self, member: Member) -> float | None:
+        if member.task.job.host_memory is not None:
+            return float(member.task.job.host_memory)
+        return self.need.host if len(self._spec.jobs) == 1 else None
+
+    def _has_device(self, member: Member, here: Sequence[Member]) -> bool:
         need = self._memory_of(member)
-        if not self._spec.queue or not here or need is None:
+        if not here or need is None:
             return True
         free = self._space.room(self._places.card_of(member.task)).device_free
         return free is None or need + sum(self._memory_of(other) or 0.0 for other in here) <= free
@@ -201,8 +218,9 @@ class Course:
         use, card = gauge.fresh(first) if lives else gauge.use(first.task.slot), self._places.card_of(first.task)
         weight = gauge.weigh(first) if lives else float(first.peak)
         cores = window.cores() if window is not None and lives else None
-        if cores is None and lives:
-            cores = gauge.cpu_time(first) / max(1e-3, time.monotonic() - first.started)
+        if cores is None:
+            spent = gauge.cpu_time(first) if lives else first.cpu
+            cores = spent / max(1e-3, (first.ended or time.monotonic()) - first.started)
         self.alone = window.together() if window is not None else None
         job = first.task.job
         self.need = Need(
@@ -295,13 +313,23 @@ class Course:
         except OneAtATime as one:
             self._note(str(one.args[0]))
             copies = 1
-        if copies == 1 or self.alone is None:
-            self._choose(copies)
-            return
         self._copies = copies
-        self._climb = Climb(self.alone.rate, min(fitting.MOST, fitting.fits(self.need, room)))
-        self.phase = "trying"
-        self._try(copies)
+        most = min(fitting.MOST, fitting.fits(self.need, room))
+        split = min(most, int(room.cores)) if self._places.splits(tuple(self._crew.env)) else 0
+        if self.alone is not None and copies < split:
+            self._climb = Halving(self.alone.rate, most)
+            self._renew(split)
+        elif copies == 1 or self.alone is None:
+            self._choose(self._found())
+        else:
+            self._climb = Climb(self.alone.rate, most)
+            self.phase = "trying"
+            self._try(copies)
+
+    def _renew(self, copies: int) -> None:
+        """End the copies that run: so many others are tried, each with its part of the threads."""
+        self._note(f"one has {int(host.cores())} CPUs for its threads: {copies} with fewer each are tried")
+        self._clear(copies)
 
     def _trying(self) -> None:
         members = self._crew.members
@@ -320,6 +348,9 @@ class Course:
         if pace is not None:
             self._note(f"{len(active)} at once do {number(pace.rate)} {pace.unit}")
             following = climb.following(len(active), pace.rate)
+            if following is not None and isinstance(climb, Halving):
+                self._renew(following)
+                return
             if following is not None:
                 self._try(following)
                 return
@@ -327,14 +358,30 @@ class Course:
             self._choose(self._found())
 
     def _found(self) -> int:
-        """Return the best number of those that were measured; the predicted one where none was."""
-        return self._climb.best()[0] if self._climb is not None and self._climb.tried else self._copies
+        """Return the best number of those that were measured; the predicted one where none was.
+
+        Without a device nobody was seen to leave anything idle but CPUs: then it is no more than there are of these.
+        """
+        if self._climb is not None and self._climb.tried:
+            return self._climb.best()[0]
+        return self._copies if self.need.busy is not None else min(self._copies, max(1, int(host.cores())))
 
     def _choose(self, copies: int) -> None:
         """End the trial copies; so many are to run."""
-        self._note(f"{copies} {'is' if copies == 1 else 'are'} chosen")
+        self._note(f"{copies} {'is' if copies == 1 else 'are'} chosen{self._of_splitting(copies)}")
         self._copies = copies
-        self.phase = "clearing"
+        self._clear(0)
+
+    def _of_splitting(self, copies: int) -> str:
+        """Return what it brought that each has fewer threads, on the same CPUs; nothing where that was not tried."""
+        if not isinstance(self._climb, Halving) or self.alone is None or copies == 1:
+            return ""
+        cores, gain = int(host.cores()), self._climb.best()[1] / self.alone.rate
+        return f": {cores // copies} of {cores} threads each, which alone brings x{gain:.2f}"
+
+    def _clear(self, copies: int) -> None:
+        """End all copies; so many are to be tried then, or none."""
+        self._renewed, self.phase = copies, "clearing"
         for member in self._crew.members:
             member.end("the trial is over", self._spec.grace)
 
@@ -345,5 +392,10 @@ class Course:
         self._eyes.progress.forget()
         self._eyes.gauge.forget()
         self._window = None
+        if self._renewed and not self._crew.closing:
+            self._crew.members, self.phase = [], "trying"
+            self._eyes.logs = self._logs_of([])
+            self._try(self._renewed)
+            return
         self._take(tasks(self._spec, self._places.names, count=self._copies))
         self.phase = "packed"

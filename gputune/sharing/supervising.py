@@ -91,7 +91,7 @@ class Crew:
         member.attempts += 1
         member.started = time.monotonic()
         member.began = member.began or member.started
-        member.over(status, 0)
+        member.over(status, 0, 0.0)
         self._follow(member, again=False)
 
     def _say(self, text: str) -> None:
@@ -114,7 +114,7 @@ class Crew:
                 member.send(signal.SIGCONT, group=True)
             _, status, usage = os.wait4(found.si_pid, 0)
             if member is not None:
-                member.over(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024)
+                member.over(os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
                 self.ended(member)
                 self._follow(member)
 

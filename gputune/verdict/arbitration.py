@@ -67,6 +67,7 @@ HOST = Rivals(
     ),
     ("step", "copy.h2d", "launch.wait", "sync"),
 )
+ROLLOUTS = Rivals(("slow-rollouts",), ("environment", "policy", "step"))
 DEVICE = Rivals(
     ("device-throttled", "shared-device", "no-mixed-precision", "slow-link"),
     ("launch.wait", "step", "sync", "copy.h2d"),
@@ -77,7 +78,7 @@ RANKS = Rivals(
     ("collective", "step", "sync", "launch.wait", "loader.wait"),
     hidden=False,
 )
-GROUPS = (LOADING, SAMPLING, HOST, DEVICE, RANKS)
+GROUPS = (LOADING, SAMPLING, HOST, ROLLOUTS, DEVICE, RANKS)
 PAUSES = {
     "frequent-checkpoint": "checkpoint",
     "frequent-logging": "logging",

@@ -19,7 +19,7 @@
   const LINES = ["--copy", "--wait", "--step", "--save", "--log", "--ranks", "--sync", "--around"];
   const SPANS = {
     "loader.wait": "--wait", checkpoint: "--save", cleanup: "--save", evaluation: "--judge", logging: "--log", reporting: "--log",
-    sync: "--sync", "copy.h2d": "--copy", collective: "--ranks", samples: "--step", steps: "--step",
+    sync: "--sync", "copy.h2d": "--copy", environment: "--log", policy: "--judge", collective: "--ranks", samples: "--step", steps: "--step",
     "cpu.main": "--step", "cpu.workers": "--copy", "cpu.rest": "--log", "cpu.others": "--wait",
   };
   const lineColour = (line, index) => colour(SPANS[line.name] || LINES[index % LINES.length]);

@@ -28,6 +28,7 @@ FAMILIES = (
         "precision",
         "evaluation",
         "nograd",
+        "environments",
         "checkpoint",
         "logs",
         "reporting",

@@ -1,7 +1,7 @@
 """The numbers of `gputune/core/events.py`, said again: the island imports nothing of gputune. A test compares them."""
 
 BATCH, FETCH, SPAN, STEP, GAP, WORKER, BACKWARD, ITERATOR, MEMBER, FORWARD, GUEST, READS = range(1, 13)
-RENDEZVOUS, PICK, LOCKED, DEVICE, SEGMENT, MEMORY, OOM, PIN, DELAY, CROSSED = range(13, 23)
+RENDEZVOUS, PICK, LOCKED, DEVICE, SEGMENT, MEMORY, OOM, PIN, DELAY, CROSSED, ENVIRONMENT = range(13, 24)
 
 LOADER_START = 2
 COPY_H2D = 4
