@@ -54,6 +54,7 @@ CARRIED = 0.5  # of what a ring sends: an interface that sent less is not the on
 FAR = 20.0  # times what a ring over the link takes: copies by one CPU make a tenth of the fastest links
 RESENT = 0.001  # of TCP's segments: a link in order loses one in a million
 SLOWEST = 1e8  # B/s: nobody trains over a slower link; where less was sent, it is the messages that take so long
+SUSPECT = "suspect the network: "
 MEASURE = "measure the link (gputune doctor --network A B, two machines' agents), and mend it before the script; or "
 FEW = 2  # messages: fewer cannot be made of them
 
@@ -109,18 +110,18 @@ def _finding(run: Features, ranks: Team, exposed: float) -> Finding:
     stuck = max(waits, exposed - sent(size, count) / SLOWEST)  # and what no link explains
     halved = ranks.gain(list(map(max, ranks.owns)), ranks.communication - (exposed - stuck) * HALF)
     told, could = _of_link(link(run.network, ranks), size, count, calls, exposed + hidden)
-    suspect = MEASURE if "link_off" in could else ""
+    suspect, first = (SUSPECT, MEASURE) if "link_off" in could else ("", "")
     how = f"a batch {every} times as large" if gathered else f"the exchange every {every} batches"
     messages = calls if stuck > HALF * exposed else 0.0
     return Finding(
         id="communication-bound",
         says=(
-            f"{exposed / ranks.seconds:.0%} of each step all {count} ranks wait for the exchange of "
+            f"{suspect}{exposed / ranks.seconds:.0%} of each step all {count} ranks wait for the exchange of "
             f"{'weights and gradients' if gathered else 'gradients'}: "
             f"{bytes_of(size)} in {calls:.3g} messages at {bytes_of(rate)}/s, {exposed * 1e3:.3g} ms beside "
             f"{ranks.working * 1e3:.3g} ms of work{told}"
         ),
-        do=suspect + (_of_sharded(every, halved.likely) if gathered else _rarer(every, halved.likely, messages)),
+        do=first + (_of_sharded(every, halved.likely) if gathered else _rarer(every, halved.likely, messages)),
         share_lost=1 - 1 / max(1.0, gain.likely),
         speedup=gain,
         basis=f"the measured rounds, exchange and optimizer step once in {every}; a ring's cost for the alternatives",
@@ -188,7 +189,7 @@ def _of_link(over: Network | None, size: float, ranks: int, calls: float, took: 
     said = f"; a ring over {name} ({bytes_of(over.rate)}/s) takes {least * 1e3:.3g} ms"
     if took < FAR * least:
         return said + _signs(over), could
-    return f"{said}: suspect the network, {carried}{_signs(over)}", {**could, "link_off": took / least}
+    return f"{said}, but {carried}{_signs(over)}", {**could, "link_off": took / least}
 
 
 def _signs(over: Network) -> str:

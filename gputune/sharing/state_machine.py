@@ -316,7 +316,7 @@ class Course:
         self._copies = copies
         most = min(fitting.MOST, fitting.fits(self.need, room))
         split = min(most, int(room.cores)) if self._places.splits(tuple(self._crew.env)) else 0
-        if self.alone is not None and copies < split:
+        if self.alone is not None and 1 < split >= copies:
             self._climb = Halving(self.alone.rate, most)
             self._renew(split)
         elif copies == 1 or self.alone is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gputune.sharing.climb import Climb
+from gputune.sharing.climb import Climb, Halving
 
 
 def tried(start: int, together: Callable[[int], float], most: int = 16) -> tuple[int, list[int]]:
@@ -40,3 +40,19 @@ def test_memory_ends_it_too() -> None:
 
 def test_one_is_best_where_several_hinder_each_other() -> None:
     assert tried(2, lambda copies: 1.0 if copies == 1 else 0.7)[0] == 1
+
+
+def halved(together: Callable[[int], float], start: int = 8) -> tuple[int, list[int]]:
+    """Return the number found, of copies that have the CPUs' threads divided among them, and those tried."""
+    climb, copies, seen = Halving(together(1), 16), start, [start]
+    while (following := climb.following(copies, together(copies))) is not None:
+        copies = following
+        seen.append(copies)
+    return climb.best()[0], seen
+
+
+def test_threads_are_split_as_long_as_fewer_copies_of_more_do_more() -> None:
+    assert halved(float) == (8, [8, 4])
+    assert halved(lambda copies: {1: 3.0, 2: 6.0, 4: 9.0}.get(copies, 7.0)) == (4, [8, 4, 2])
+    assert halved(lambda copies: {1: 9.0}.get(copies, 7.0)) == (1, [8, 4])
+    assert halved(lambda copies: {1: 5.4, 2: 10.9}[copies], start=2) == (2, [2])
