@@ -28,6 +28,7 @@ from gputune.features import Acting, Features, Process
 from gputune.model.environments import Layout, Loop, best_layout, loop_of
 from gputune.model.minimum_samples import settled
 
+PROCESSES = ("env_processes", "num_env_runners")  # what is changed: RLlib's have a name of their own
 WORTH = 1.1  # times: a script is not changed for less
 
 
@@ -68,8 +69,8 @@ def _finding(run: Features, process: Process, acting: Acting, found: Layout) -> 
         },
         where=acting.where,
         change={
-            **({"num_envs": found.environments} if more else {}),
-            **({"env_processes": found.processes} if found.processes != acting.processes else {}),
+            **({"num_envs": found.environments} if more and not acting.runners else {}),
+            **({PROCESSES[acting.runners]: found.processes} if found.processes != acting.processes else {}),
         },
     )
 
@@ -77,7 +78,14 @@ def _finding(run: Features, process: Process, acting: Acting, found: Layout) -> 
 def _says(run: Features, acting: Acting, now: Loop) -> str:
     many = acting.environments
     whose = f"{many} environments" if many > 1 else "one environment"
-    how = "in processes of their own" if acting.processes else f"on one of {cpus_of(run.machine.cpus)[0]}"
+    runners = f"in {acting.processes} env runner{'s' if acting.processes > 1 else ''}"
+    how = (
+        runners
+        if acting.runners
+        else "in processes of their own"
+        if acting.processes
+        else f"on one of {cpus_of(run.machine.cpus)[0]}"
+    )
     return (
         f"{now.stepping / now.whole:.0%} of the loop steps {whose} {how} ({now.stepping * 1e3:.3g} ms a step of each), "
         f"{now.policy / now.whole:.0%} asks the policy what to do, {now.learning / now.whole:.0%} learns"
@@ -85,6 +93,10 @@ def _says(run: Features, acting: Acting, now: Loop) -> str:
 
 
 def _do(acting: Acting, found: Layout) -> str:
+    if acting.runners:
+        return (
+            f"num_env_runners={found.processes}: they make their rollouts side by side, on CPUs that are free meanwhile"
+        )
     apart = "AsyncVectorEnv, SubprocVecEnv; RLlib: num_env_runners"
     if found.environments == acting.environments:
         return f"step each environment in a process of its own ({apart})"

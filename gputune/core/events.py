@@ -109,7 +109,8 @@ class Kind(IntEnum):
     #             waited for was asked for, to t1, when it was there; a iterator id, b index in it, as in its BATCH
     ENVIRONMENT = 23  # steps of environments on the training thread, the first from t0 on, the last until t1: a ns in
     #                   them, b how many, c environments that each one steps, d ns between them, in which nothing was
-    #                   learnt, e site id; code: how many of the environments are in processes of their own
+    #                   learnt, e site id; code: how many of the environments are in processes of their own,
+    #                   or how many processes have them all, and RUNNERS
 
     CROSSED = 22  # a timed step, t0 to t1 as its DEVICE, after it: a ns by the device's clock that its stream stood
     #               for other devices of the process, and for what passes between them; code: DIVIDED; only where it did
@@ -151,6 +152,7 @@ UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t
 APART = 8  # BATCH: taken by another thread than the training's, which goes on meanwhile
 STANDS = 1  # DELAY: it was the training that was held up, for batches
 SLOWS = 2  # DELAY: it was the training, as its rounds are slowed down
+RUNNERS = 0x8000  # ENVIRONMENT: these processes ask the policy, too, and the training waits for what they send
 LONE = 3  # DELAY: it was all other batches that were, for one to be made by itself
 INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
 FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory

@@ -578,6 +578,7 @@ class Acting:
     calls: int  # of `step` on the training thread, since it first learnt
     environments: int  # that each one steps
     processes: int  # of their own, that these environments are in; 0: they are stepped on the training thread
+    runners: bool = False  # these processes ask the policy, too: calls and steps are theirs, as they tell them
     step: float  # mean s of a call
     settling: float = 0.0  # s, for each call, from the end of a rollout to the first backward pass that learns from it
     where: str = ""

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from gputune.core.events import Record
+from gputune.core.events import RUNNERS, Record
 from gputune.core.units import NS
 from gputune.features import Acting
 from gputune.gathering.ledger import Ledger
@@ -24,6 +24,7 @@ class Acted:
         self._waits = 0  # the same, while no pass has come after it
         self._calls = self._stepped = self._settled = 0
         self._many, self._processes, self._site = 1, 0, 0
+        self._runners = False
 
     def learnt(self, t1: int) -> None:
         """Take the end of an optimizer's step at `t1` (ns)."""
@@ -48,7 +49,8 @@ class Acted:
         self._last = max(self._last, record.t1)
         self._calls += record.b
         self._stepped += record.a
-        self._many, self._processes, self._site = max(1, record.c), record.code, record.e
+        self._many, self._site = max(1, record.c), record.e
+        self._processes, self._runners = record.code & ~RUNNERS, bool(record.code & RUNNERS)
 
     @property
     def site(self) -> int:
@@ -63,6 +65,7 @@ class Acted:
             calls=self._calls,
             environments=self._many,
             processes=self._processes,
+            runners=self._runners,
             step=self._stepped / self._calls / NS,
             settling=self._settled / self._calls / NS,
             where=where,

@@ -52,12 +52,29 @@ def loop_of(process: Process, acting: Acting) -> Loop:
 def best_layout(run: Features, process: Process, acting: Acting) -> Layout:
     """Return the smallest change that is about as good as the best; the present layout where none is better."""
     now = loop_of(process, acting)
+    if acting.runners:
+        return _more_runners(now, acting, math.floor(run.machine.cpus / run.machine.ranks))
     found = list(_layouts(now, acting, run.machine.cpus / run.machine.ranks))
     same = max((x for x in found if x.environments == acting.environments), key=lambda x: x.gain.likely)
     best = max(x.gain.likely for x in found)
     if same.gain.likely * WORTH >= best:
         return same
     return next(x for x in found if x.gain.likely * GOOD_ENOUGH >= best)
+
+
+def _more_runners(now: Loop, acting: Acting, cpus: int) -> Layout:
+    """Return a runner for each CPU: while the training waits for samples, its own is free.
+
+    At the most the rollouts take as many times less; at the least half of what that spares is lost to what all share.
+    """
+    runners = max(acting.processes, cpus)
+    spared = (now.stepping + now.policy) * (1 - acting.processes / runners)
+    if not spared:
+        return Layout(acting.environments, runners, Speedup(low=1.0, likely=1.0, high=1.0))
+    least, most = (now.whole / (now.whole - part * spared) for part in (0.5, 1.0))
+    low, high = interval(least, ERROR), interval(most, ERROR)
+    gain = Speedup(low=low.low, likely=(least + most) / 2, high=high.high, steady=low.steady)
+    return Layout(acting.environments * runners // acting.processes, runners, gain)
 
 
 def _layouts(now: Loop, acting: Acting, cpus: float) -> Iterator[Layout]:

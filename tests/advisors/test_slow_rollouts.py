@@ -75,3 +75,15 @@ def test_one_environment_becomes_as_many_as_there_are_cpus(rollouts) -> None:
 
 def test_environments_in_processes_are_not_sent_there_again(rollouts) -> None:
     assert list(advise(rollouts(0.9, 0.02, processes=4))) == []
+
+
+def test_rllibs_runners_become_as_many_as_there_are_cpus(rollouts) -> None:
+    run = rollouts(0.5, 0.3, many=2, processes=2, cpus=8)
+    (process,) = run.processes
+    told = replace(run, processes=(replace(process, acting=replace(process.acting, runners=True)),))
+    (finding,) = advise(told)
+    assert finding.change == {"num_env_runners": 8}
+    assert "2 environments in 2 env runners" in finding.says
+    assert finding.do.startswith("num_env_runners=8")
+    assert finding.speedup.low < 1 / (0.2 + 0.8 / 4) < finding.speedup.high
+    assert list(advise(replace(told, machine=replace(run.machine, cpus=2)))) == []

@@ -29,6 +29,7 @@ FAMILIES = (
         "evaluation",
         "nograd",
         "environments",
+        "rllib",
         "checkpoint",
         "logs",
         "reporting",

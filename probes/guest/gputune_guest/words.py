@@ -30,4 +30,5 @@ DIVIDED = 2  # DEVICE, SEGMENT
 EXPANDABLE = 0x100  # OOM
 NEW = 1  # ITERATOR: the first of its loader
 STANDS, SLOWS = 1, 2  # DELAY: the training, not a worker
+RUNNERS = 0x8000  # ENVIRONMENT: those of RLlib, which ask the policy, too
 LONE = 3  # DELAY: nobody was, but the other batches
