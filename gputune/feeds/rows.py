@@ -230,6 +230,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: str = ""  # of the cluster, in which it runs, while it does
 
 
+PARTS = ("verdict", "recent", "history")  # of a run: most of its row, and seldom another one from second to second
+
+
 class Curve(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one figure of a machine went: `what` it is, and of `whom` (a device, a role; "" where there is one).
 
@@ -272,6 +275,9 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     past: Past | None = None  # of the machine that was looked at; no part of what goes over a wire
     more: bool = False  # there is more to be had at once: a long recording comes in pieces
+    same: dict[
+        str, tuple[str, ...]
+    ] = {}  # over a wire: id of a run to those of `PARTS` that are left out, as they were
 
 
 class Feed(Protocol):

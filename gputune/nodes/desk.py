@@ -7,14 +7,17 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from gputune import __version__
 from gputune.core.errors import GputuneError
-from gputune.feeds.rows import Node, RunRow, Update
+from gputune.feeds.rows import PARTS, History, Node, RunRow, Update
 from gputune.launch.job import MARK, seats
 from gputune.nodes.links import Links
 from gputune.recording.folder import Folder
@@ -39,6 +42,7 @@ OPEN = 8  # run folders that are held open for whoever reads them
 KNOWN = 4096  # rows that are known at once, of a relay with a rack of nodes
 FEW = 16  # rows that go into one answer without a look: a live run has some 10 kB
 HANGING = 15.0  # s without a beat of the reader, which comes once a second
+EMPTY: dict[str, Any] = {"verdict": None, "recent": None, "history": History()}  # parts that are not told
 FULL = 1 << 20  # B of rows in one answer: also over 10 Mbit/s it comes in time
 
 
@@ -74,6 +78,7 @@ class Desk:
         self._until = 0
         self._beaten = time.monotonic()
         self._rows: dict[tuple[str, str], tuple[int, Node | RunRow]] = {}  # kind and name to when it changed, and how
+        self._parts: dict[str, dict[str, int]] = {}  # of runs: when each part of a row changed
         self._folders: dict[str, Path] = {}
         self._open: OrderedDict[str, Pullable] = OrderedDict()
 
@@ -101,6 +106,7 @@ class Desk:
                 self._rows.pop(("node", name), None)
             for name in update.runs_gone:
                 self._rows.pop(("run", name), None)
+                self._parts.pop(name, None)
                 for known in [each for each in self._folders if each == name or each.startswith(f"{name}/rank-")]:
                     del self._folders[known]
 
@@ -109,6 +115,9 @@ class Desk:
         if (before is None or before[1] != row) and (before is not None or len(self._rows) < KNOWN):
             self._until += 1  # a number of its own for each: an answer may end behind any of them
             self._rows[kind, name] = (self._until, row)
+            if isinstance(row, RunRow):
+                old, at = before[1] if before is not None else None, self._parts.setdefault(name, {})
+                at.update({part: self._until for part in PARTS if getattr(old, part, None) != getattr(row, part)})
 
     def hello(self) -> Hello:
         """Return who is here."""
@@ -129,6 +138,8 @@ class Desk:
             whole = since.life != self._life or not 0 < since.until <= self._until
             rows = sorted((row for row in self._rows.values() if whole or row[0] > since.until), key=itemgetter(0))
             until = self._until
+            kept = {} if whole or not since.parts else self._kept(since.until, (row for _, row in rows))
+        rows = [(at, _without(row, kept.get(row.id, ())) if isinstance(row, RunRow) else row) for at, row in rows]
         fitting = _fitting(rows)
         more = len(fitting) < len(rows)
         update = Update(
@@ -136,10 +147,17 @@ class Desk:
             nodes=tuple(row for _, row in fitting if isinstance(row, Node)),
             runs=tuple(row for _, row in fitting if isinstance(row, RunRow)),
             more=more,
+            same=kept,
         )
         encoded = msgspec.Raw(msgspec.json.encode(update))
         relay = self._machine is None
         return News(protocol=PROTOCOL, life=self._life, unix=time.time(), whole=whole, relay=relay, update=encoded)
+
+    def _kept(self, until: int, rows: Iterable[Node | RunRow]) -> dict[str, tuple[str, ...]]:
+        """Return which parts of these runs are as they were told by `until`."""
+        runs = (row.id for row in rows if isinstance(row, RunRow))
+        same = {run: tuple(p for p in PARTS if self._parts.get(run, {}).get(p, 0) <= until) for run in runs}
+        return {run: parts for run, parts in same.items() if parts}
 
     def rows(self) -> tuple[list[Node], list[RunRow]]:
         """Return all rows as they are. Raises Hangs where nothing was read for long."""
@@ -209,6 +227,11 @@ class Desk:
         for pullable in old:
             pullable.close()
         return found
+
+
+def _without(row: RunRow, parts: Sequence[str]) -> RunRow:
+    """Return a run without these parts."""
+    return replace(row, **{part: EMPTY[part] for part in parts}) if parts else row
 
 
 def _fitting(rows: list[tuple[int, Node | RunRow]]) -> list[tuple[int, Node | RunRow]]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gputune.core.hygiene import clean
 from gputune.feeds.pasts import KeptPast
 from gputune.feeds.present import wait_and_rate
-from gputune.feeds.rows import DeviceRow, LinkState, Node, Past, RunRow, TaskRow, Update, harmless
+from gputune.feeds.rows import PARTS, DeviceRow, LinkState, Node, Past, RunRow, TaskRow, Update, harmless
 from gputune.nodes.naming import Names
 from gputune.nodes.trace import METRICS, Trace
 from gputune.wire.address import Address
@@ -55,6 +55,7 @@ class Round:
         self.looked_at = False  # its machine's past is wanted
         self._kept: KeptPast | None = None
         self._since = Since()
+        self._told: dict[str, RunRow] = {}  # by its id there: a run as its agent told it, for parts that stay the same
         self._pause = SOON
         self._heard = 0.0  # s of time.monotonic(); 0: never
         self._seen = 0.0  # Unix time
@@ -134,8 +135,10 @@ class Round:
                 mine = replace(mine, rack=self.address.rack)
             nodes[mine.name] = mine
         names = dict(self._names)
+        told = {} if news.whole else dict(self._told)
         for run in update.runs:
-            known = _run(run, self.name) if alone else run
+            told[run.id] = _whole(run, told.get(run.id), update.same.get(run.id, ()))
+            known = _run(told[run.id], self.name) if alone else told[run.id]
             runs[known.id], names[known.id] = known, run.id
         if max(len(nodes), len(update.nodes)) > MOST_NODES or max(len(runs), len(update.runs)) > MOST_RUNS:
             self._far.close()
@@ -147,7 +150,9 @@ class Round:
         self.nodes, self.runs = {name: _going(node, runs) for name, node in nodes.items()}, runs
         self._names = {known: run for known, run in names.items() if known in runs}
         self._more, self._relay = update.more, news.relay
-        self._since = Since(until=update.until, life=news.life)
+        present = {*self._names.values(), *(run.id for run in update.runs)}
+        self._told = {name: run for name, run in told.items() if name in present}
+        self._since = Since(until=update.until, life=news.life, parts=not update.more)
 
     def _follow(self) -> None:
         """Read on in the samples of live runs, for their histories. Raises Failed where the agent is gone."""
@@ -191,6 +196,11 @@ class _Followed:
         """Return the run with its history as it was last read."""
         told = run.verdict.batches if run.verdict is not None else 0
         return replace(run, history=self.trace.history(), present=self.trace.present(told, run.told))
+
+
+def _whole(run: RunRow, before: RunRow | None, same: Sequence[str]) -> RunRow:
+    """Return a run with the parts that its agent has left out, as they were before."""
+    return replace(run, **{part: getattr(before, part) for part in PARTS if part in same}) if same and before else run
 
 
 def _going(node: Node, runs: Mapping[str, RunRow]) -> Node:

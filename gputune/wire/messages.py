@@ -49,6 +49,7 @@ class Since(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int = PROTOCOL
     until: int = 0
     life: str = ""
+    parts: bool = False  # parts of rows may be left out that are as they were by `until`: all of that was heard
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):

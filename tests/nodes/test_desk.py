@@ -4,11 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from gputune.feeds.rows import Node, RunRow, Update
+from gputune.feeds.rows import History, Node, RunRow, Update
 from gputune.nodes import desk as desks
 from gputune.nodes.desk import Desk, NoSuchRun
 from gputune.recording import Recording
+from gputune.verdict.document import DeviceRow, Overhead, Verdict
 from gputune.wire.messages import LARGEST_ANSWER, MACHINE, Ask, Since
 
 
@@ -62,6 +64,56 @@ def test_what_does_not_go_into_one_answer_comes_with_the_next() -> None:
     assert [run.id for piece in pieces for run in piece.runs] == ids
     assert [node.cpu for piece in pieces for node in piece.nodes] == [1.0]
     assert told(desk, since)[:2] == ([], [])
+    desk.close()
+
+
+def verdict(batches: int) -> Verdict:
+    return Verdict(
+        command=["x"],
+        exit_code=None,
+        wall_s=60.0,
+        samples_per_s=None,
+        batches=batches,
+        device=DeviceRow(name=None, busy=None),
+        loaders=[],
+        ledger=[],
+        findings=[],
+        overhead=Overhead(),
+        unavailable=[],
+    )
+
+
+LIVE = RunRow(id="a/1", node="a", name="x", verdict=verdict(5), history=History(busy=(0.5,) * 200))
+
+
+def asked(desk: Desk, since: Since) -> tuple[Update, int]:
+    """Return what is new, and how many B it took to say."""
+    news = desk.news(since)
+    return msgspec.json.decode(news.update, type=Update), len(news.update)
+
+
+def test_verdicts_and_histories_go_out_when_they_change(folder: Path) -> None:
+    desk = Desk("m8", folder)
+    desk.put(Update(until=0, nodes=(Node(name="a"),), runs=(LIVE,)))
+    first, much = asked(desk, Since())
+    assert first.runs == (LIVE,)
+    life = desk.hello().life
+
+    desk.put(Update(until=0, runs=(replace(LIVE, at=1.0),)))
+    later, little = asked(desk, Since(until=first.until, life=life, parts=True))
+    assert later.same == {"a/1": ("verdict", "recent", "history")}
+    assert later.runs == (RunRow(id="a/1", node="a", name="x", at=1.0),)
+    assert little < much / 2
+    older, _ = asked(desk, Since(until=first.until, life=life))  # a screen that knows nothing of parts
+    assert (older.runs, older.same) == ((replace(LIVE, at=1.0),), {})
+
+    judged = replace(LIVE, at=2.0, verdict=verdict(7))
+    desk.put(Update(until=0, runs=(judged,)))
+    latest, _ = asked(desk, Since(until=later.until, life=life, parts=True))
+    assert latest.runs == (replace(judged, history=History()),)
+    missed, _ = asked(desk, Since(until=first.until, life=life, parts=True))
+    assert missed.runs == latest.runs
+    assert asked(desk, Since())[0].runs == (judged,)
     desk.close()
 
 

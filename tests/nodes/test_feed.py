@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gputune.core.sample import Metric, Reading, Sample
 from gputune.core.units import NS
-from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow, Update
+from gputune.feeds.rows import DeviceRow, History, Node, RunRow, TaskRow, Update
 from gputune.nodes.desk import Desk
 from gputune.nodes.feed import NodesFeed
 from gputune.recording import Recording
@@ -109,6 +110,23 @@ def test_only_what_is_new_is_told(
     until = view.poll(0).until
     m8.put(Node(name="x", cpu=2.0))
     eventually(lambda: any(node.cpu == 2.0 for node in view.poll(until).nodes))
+
+
+def test_what_an_agent_leaves_out_is_as_it_was(
+    served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait
+) -> None:
+    rack = served("rack", relay=True)
+    run = RunRow(id="a/1", node="a", name="x", history=History(busy=(0.5, 0.6)))
+    rack.put(Node(name="a", runs=("a/1",)), runs=(run,))
+    view = feed(rack.address)
+    eventually(lambda: view.poll(0).runs == (run,))
+    rack.put(runs=(changed(run, at=1.0),))
+    eventually(lambda: view.poll(0).runs[0].at == 1.0)
+    assert view.poll(0).runs == (changed(run, at=1.0),)
+    longer = changed(run, at=2.0, history=History(busy=(0.5, 0.6, 0.7)))
+    rack.put(runs=(longer,))
+    eventually(lambda: view.poll(0).runs[0].at == 2.0)
+    assert view.poll(0).runs == (longer,)
 
 
 def test_a_run_that_is_gone_there_is_gone_here(

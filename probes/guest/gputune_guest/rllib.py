@@ -42,9 +42,11 @@ def _ended(begun, result, _error):
 
 
 def _seconds(of, name):
-    """Return one of their numbers, 0 where it is not there."""
-    value = of.get(name) if isinstance(of, dict) else None
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    """Return one of their numbers, which may be numpy's; 0 where it is none."""
+    try:
+        return float(of[name])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def _hook(module):
