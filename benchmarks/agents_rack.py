@@ -1,7 +1,8 @@
 """A relay of made-up nodes for `agents.py`: what a rack of machines would say through it, anew every second, until EOF.
 
 Its rows are as large as those of real agents: 8 devices, 64 CPUs, ten processes, and on each node a live run with its
-findings and half an hour of history. Arguments: number of the rack, nodes, folder, folder of the credentials.
+findings and half an hour of history, a point of which comes every 4 s, and a verdict that is made anew twice a minute.
+Arguments: number of the rack, nodes, folder, folder of the credentials.
 """
 
 import select
@@ -19,7 +20,8 @@ from gputune.recording import lean
 from gputune.verdict.document import Verdict
 from gputune.wire import credentials
 
-POINTS = 450  # of a history: half an hour, a point 4 s
+POINTS, POINT = 450, 4  # of a history: half an hour, a point 4 s
+JUDGED = 30  # s between two verdicts of a run
 TASKS = tuple(
     TaskRow(pid=4711 + k, name="python", role="worker", cpu=0.9, memory=1e9 + k, started=100 + k) for k in range(10)
 )
@@ -86,7 +88,9 @@ class Rack:
         )
 
     def _run(self, node: Node) -> RunRow:
-        series = tuple(round((k + self._beats) % 97 / 97, 3) for k in range(POINTS))
+        at = self._beats + sum(map(ord, node.name))  # not all of them at the same moment
+        series = tuple(round((k + at // POINT) % 97 / 97, 3) for k in range(POINTS))
+        verdict = replace(self._verdict, batches=3100 + at // JUDGED)
         return RunRow(
             id=node.runs[0],
             node=node.name,
@@ -94,9 +98,9 @@ class Rack:
             length=float(self._beats),
             at=float(self._beats),
             command=("python", "train.py"),
-            verdict=self._verdict,
-            recent=self._verdict,
-            history=History(step=4.0, busy=series, wait=series, rate=series, queue=(None,) * POINTS),
+            verdict=verdict,
+            recent=verdict,
+            history=History(step=float(POINT), busy=series, wait=series, rate=series, queue=(None,) * POINTS),
         )
 
 

@@ -175,6 +175,7 @@ def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], F
 @_option("--trial", "TIME", "Batches the first one makes alone; 0: all start at once.  [default: 5s]", default="5s")
 @click.option("--metric-regex", metavar="RE", help="Take the pace from the logs: a group with a number.")
 @_option("--min-gain", "X", "Fewer at once where all do less than X times one.  [default: 1]", default="1")
+@click.option("--trial-each", is_flag=True, help="One of each job is measured alone; then those run that fit together.")
 @click.option("--queue", is_flag=True, help="Those that do not fit wait their turn.")
 @_option("--at-once", "N", "At most so many at a time, on each card; the others wait.")
 @click.option(
@@ -342,7 +343,8 @@ def _spec(asked: dict[str, Any], jobs: tuple[Job, ...]) -> Spec:
         restarts=asked["on_failure"][1],
         stall=asked["stall_timeout"] or 0.0,
         grace=asked["grace"],
-        queue=asked["queue"] or asked["at_once"] is not None,
+        trial_each=asked["trial_each"],
+        queue=asked["queue"] or asked["trial_each"] or asked["at_once"] is not None,
         at_once=asked["at_once"] or AUTO,
         trial=asked["trial"],
         min_gain=asked["min_gain"],

@@ -42,7 +42,10 @@ def document(  # noqa: PLR0913 - all that there is to tell of
     return Packed(
         running=running,
         phase=course.phase if running else "",
-        procs=[_row(member, eyes, recent.get(member.task.slot), over=not running) for member in crew.members],
+        procs=[
+            _row(member, eyes, recent.get(member.task.slot), over=not running)
+            for member in sorted(crew.members, key=lambda member: member.task.slot)
+        ],
         mps=course.pack.through_mps,
         alone=alone.rate if alone is not None else None,
         together=best.pace.rate if best is not None else None,

@@ -55,6 +55,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     queue: bool = False
     at_once: int = AUTO
     trial: float = 5.0  # of batches that the first one makes alone; 0: all start at once
+    trial_each: bool = False  # one of each job makes them, one after the other; then those run at once that fit
     min_gain: float = 1.0
     guard: Guard = "pause"
     metric: str = ""

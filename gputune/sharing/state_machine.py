@@ -14,6 +14,7 @@ from gputune.core.figures import number, size
 from gputune.core.pace import Pace
 from gputune.sharing import fitting, host
 from gputune.sharing.climb import Climb, Halving
+from gputune.sharing.each import Each
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.known import check
 from gputune.sharing.logs import Logs
@@ -64,6 +65,7 @@ class Course:
         self._space = Space(crew, eyes.gauge, places)
         self._window: Window | None = None
         self._climb: Climb | None = None
+        self._each = Each(spec.jobs) if spec.trial_each and len(spec.jobs) > 1 and spec.trial > 0 else None
         self._copies = 1
         self._renewed = 0  # copies that are tried once those that run are gone
         self._stops = 0
@@ -81,6 +83,9 @@ class Course:
             self._try(1)
             return
         everything = tasks(spec, self._places.names)
+        if self._each is not None:
+            self._measure_next(self._each)
+            return
         check(spec, everything, lambda task: self._space.room(self._places.card_of(task)))
         self._take(everything)
         if spec.trial > 0 and len(everything) > 1 and len(spec.jobs) == 1:
@@ -105,6 +110,8 @@ class Course:
             return False
         here = [other for other in crew.running if other.task.card == member.task.card]
         most = min(self._at_once or len(crew.members), self.pack.most or len(crew.members))
+        if self._each is not None:
+            return len(here) < most and self._each.admits(member.task.job, [other.task.job for other in crew.running])
         return len(here) < most and self._has_room(member, here)
 
     def _has_room(self, member: Member, here: Sequence[Member]) -> bool:
@@ -232,6 +239,10 @@ class Course:
         )
         self._window = None
         host_own = weight if lives else 0.0
+        if self._each is not None:
+            self._note(self._each.keep(self.need))
+            self._clear(0)
+            return
         if self._spec.probe:
             self._probed(self._space.room(card, host_own=host_own))
         elif first.trial:
@@ -357,6 +368,21 @@ class Course:
         if pace is not None or late:
             self._choose(self._found())
 
+    def _measure_next(self, each: Each) -> None:
+        """Start one process of the next job, to be measured alone; once all were, let all wait for what they need."""
+        each.room = self._space.room(self._places.card)
+        job = each.following
+        if job is not None:
+            trial = msgspec.structs.replace(job, name=f"{job.name}-trial", count=1)
+            spec = msgspec.structs.replace(self._spec, jobs=(trial,), trial_each=False)
+            self._take(tasks(spec, self._places.names[:1]))
+            self._crew.members[0].trial = True
+            self.phase = "alone"
+            return
+        self.need, self.alone, self._at_once = Need(), None, self._spec.at_once
+        self._take(each.ordered(tasks(self._spec, self._places.names)))
+        self.phase = "packed"
+
     def _found(self) -> int:
         """Return the best number of those that were measured; the predicted one where none was.
 
@@ -392,6 +418,9 @@ class Course:
         self._eyes.progress.forget()
         self._eyes.gauge.forget()
         self._window = None
+        if self._each is not None and not self._crew.closing:
+            self._measure_next(self._each)
+            return
         if self._renewed and not self._crew.closing:
             self._crew.members, self.phase = [], "trying"
             self._eyes.logs = self._logs_of([])
