@@ -728,6 +728,8 @@ class Training:
             if not stood:
                 totals["teardown"] = rest
                 totals["step"] -= rest
+        if ended_by_signal and self.guest.ended:
+            stood = max(stood, self._stuck(end, max(STILL, STILL_ROUNDS * loop / max(1, self._done))))
         cores, queued = (
             self._used("main.cpu", "cpu.main", host, ranks),
             self._used("main.queued", "cpu.queued.main", host, ranks),
@@ -868,6 +870,13 @@ class Training:
         """Return by how much its rounds got longer as its thread was slowed down: of the one loop that was most."""
         told = [slope for slowed in self._every_slowed if (slope := slowed.told) is not None]
         return max(told, key=lambda slope: slope.count, default=None)
+
+    def _stuck(self, end: int, least: float) -> float:
+        """Return for how many s, of `least` and more, a step of an environment had not returned at the `end` (ns)."""
+        if self.open is None or self.open.kind != ENVIRONMENT or not self.open.t0:
+            return 0.0
+        stood = (end - self.stops.running(self.open.t0)) / NS
+        return stood if stood >= least else 0.0
 
     @property
     def _in_its_loop(self) -> bool:

@@ -1,6 +1,5 @@
 """What it buys to step environments side by side in processes, and more of them at once for each call of the policy."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -52,9 +51,10 @@ def loop_of(process: Process, acting: Acting) -> Loop:
 def best_layout(run: Features, process: Process, acting: Acting) -> Layout:
     """Return the smallest change that is about as good as the best; the present layout where none is better."""
     now = loop_of(process, acting)
+    cpus = max(1.0, (run.machine.cpus - (run.machine.others or 0.0)) / run.machine.ranks)
     if acting.runners:
-        return _more_runners(now, acting, math.floor(run.machine.cpus / run.machine.ranks))
-    found = list(_layouts(now, acting, run.machine.cpus / run.machine.ranks))
+        return _more_runners(now, acting, round(cpus))
+    found = list(_layouts(now, acting, cpus))
     same = max((x for x in found if x.environments == acting.environments), key=lambda x: x.gain.likely)
     best = max(x.gain.likely for x in found)
     if same.gain.likely * WORTH >= best:
@@ -80,13 +80,13 @@ def _more_runners(now: Loop, acting: Acting, cpus: int) -> Layout:
 def _layouts(now: Loop, acting: Acting, cpus: float) -> Iterator[Layout]:
     """Yield what may be tried, the smallest change first: processes alone leave what is learnt as it is."""
     n = acting.environments
-    counts = [n * times for times in TIMES] if n > 1 else [1, max(FEWEST, math.floor(cpus))]
+    counts = [n * times for times in TIMES] if n > 1 else [1, max(FEWEST, round(cpus))]
     for many in counts:
         for processes in {acting.processes and many, 0, many} if many > 1 else {acting.processes}:
-            yield Layout(many, processes, _gain(now, acting, many, processes, math.floor(cpus)))
+            yield Layout(many, processes, _gain(now, acting, many, processes, cpus))
 
 
-def _gain(now: Loop, acting: Acting, many: int, processes: int, cpus: int) -> Speedup:
+def _gain(now: Loop, acting: Acting, many: int, processes: int, cpus: float) -> Speedup:
     if (many, processes > 0) == (acting.environments, acting.processes > 0):
         return Speedup(low=1.0, likely=1.0, high=1.0)
     fewer = now.learning - now.settling * (1 - acting.environments / many)  # a rollout has fewer steps
@@ -99,14 +99,14 @@ def _gain(now: Loop, acting: Acting, many: int, processes: int, cpus: int) -> Sp
     return Speedup(low=min(low, likely), likely=likely, high=max(high, likely), steady=sure[0].steady)
 
 
-def _stepping(now: Loop, acting: Acting, many: int, processes: int, cpus: int) -> tuple[float, float]:
+def _stepping(now: Loop, acting: Acting, many: int, processes: int, cpus: float) -> tuple[float, float]:
     """Return the most and the least s that a step of one environment takes, of so many at once.
 
-    In processes they make as many rounds as the CPUs need for all; where these do not share them evenly, one more.
+    In processes they make as many rounds as the CPUs that others leave need for all; where these do not share them evenly, one more.
     """
     if processes == 0 or acting.processes:
         return now.stepping, now.stepping
-    rounds = math.ceil(many / max(1, cpus))
+    rounds = max(1.0, many / cpus)
     uneven = rounds + (many > cpus)
     most, least = (min(many, x) * now.stepping / many + ASKED for x in (uneven, rounds))
     return most, least

@@ -41,10 +41,10 @@ def _stood(verdict: Verdict) -> str:
     longest = max(rows, key=lambda row: row.stood_s)
     rank = f" of rank {longest.rank}" if longest.rank is not None else ""
     more = f", and so did {len(rows) - 1} more" if len(rows) > 1 else ""
-    return (
-        f"the loop{rank} stood still for the last {duration(longest.stood_s)} until it was ended{more}: no batch was "
-        "asked for, and no step came to its end (`step` in the ledger)"
-    )
+    still = f"the loop{rank} stood still for the last {duration(longest.stood_s)} until it was ended{more}"
+    if any(row.span == "environment" for row in verdict.ledger):
+        return f"{still}: a step of an environment did not return (`environment` in the ledger)"
+    return f"{still}: no batch was asked for, and no step came to its end (`step` in the ledger)"
 
 
 def own_part(verdict: Verdict) -> list[str]:

@@ -7,7 +7,7 @@ from gputune.core.figures import size
 from gputune.sharing import fitting
 from gputune.sharing.fitting import Need, Room
 from gputune.sharing.refusals import DoesNotFit
-from gputune.sharing.spec import Job, Spec
+from gputune.sharing.spec import Spec
 from gputune.sharing.tasks import Task
 
 
@@ -16,8 +16,7 @@ def check(spec: Spec, everything: Sequence[Task], room_of: Callable[[Task], Room
     if not any(job.memory or job.host_memory for job in spec.jobs):
         return
     if spec.queue:
-        largest = (max(everything, key=lambda task, of=of: of(task.job) or 0) for of in (_on_device, _on_host))
-        for task in largest:
+        for task in (max(everything, key=_on_device), max(everything, key=_on_host)):
             _fit(spec, [task], room_of(task))
         return
     for card in dict.fromkeys(task.card for task in everything):
@@ -47,9 +46,9 @@ def _on_host_together(here: Sequence[Task], room: Room) -> None:
         raise BadUsage(f"{says} {size(room.host_free)} are free", hint="with `--queue` some wait their turn")
 
 
-def _on_device(job: Job) -> int | None:
-    return job.memory
+def _on_device(task: Task) -> int:
+    return task.job.memory or 0
 
 
-def _on_host(job: Job) -> int | None:
-    return job.host_memory
+def _on_host(task: Task) -> int:
+    return task.job.host_memory or 0

@@ -128,11 +128,11 @@ class _Timed:
             ring.mark(ENVIRONMENT, 0, t0)
         return t0
 
-    def after(self, t0, _result, _error):
-        """End it."""
+    def after(self, t0, _result, error):
+        """End it. One that a Ctrl-C got out of has not returned: it stays the last that is known to have begun."""
         global _inside
         _inside = False
-        if _learns():
+        if _learns() and (error is None or isinstance(error, Exception)):
             ring.mark(0, 0, 0)
             _rollout.ended(t0, now())
 
