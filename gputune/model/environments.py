@@ -102,7 +102,8 @@ def _gain(now: Loop, acting: Acting, many: int, processes: int, cpus: float) -> 
 def _stepping(now: Loop, acting: Acting, many: int, processes: int, cpus: float) -> tuple[float, float]:
     """Return the most and the least s that a step of one environment takes, of so many at once.
 
-    In processes they make as many rounds as the CPUs that others leave need for all; where these do not share them evenly, one more.
+    In processes they make as many rounds as the CPUs that others leave need for all; where these do not share them
+    evenly, one more.
     """
     if processes == 0 or acting.processes:
         return now.stepping, now.stepping
