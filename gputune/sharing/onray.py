@@ -156,7 +156,7 @@ class Sharing:
         finally:
             held.let_go(held.closing() if held.has_begun else None)
         if CARD not in news.files:
-            self._note("the driver of a card told nothing of its memory: what was said of a need is not held against it")
+            self._note("the driver of a card told nothing of its memory: what was said is not held against it")
             return Room(name="a GPU")
         told = msgspec.json.decode(news.files[CARD])
         return Room(name=clean(str(told[0]), 64), device=told[1], device_free=told[1])
