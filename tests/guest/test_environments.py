@@ -58,6 +58,18 @@ def test_rollouts_between_what_is_learnt_are_one_record_each(acting) -> None:
     assert where.startswith("train.py:")
 
 
+def test_a_reset_is_the_environments_time_and_no_step(acting) -> None:
+    told, _run = acting("""
+class Episodes(Slow):
+    def reset(self, *, seed=None): time.sleep(0.02); return 0, {}
+env = Episodes(0)
+learn()
+rollout(env, 3, policy=0), env.reset(), rollout(env, 3, policy=0), learn(), rollout(env, 1)
+""")
+    assert told[0].b == 6
+    assert 0.020e9 <= told[0].a <= told[0].t1 - told[0].t0 - told[0].d
+
+
 def test_who_has_learnt_nothing_tells_nothing(acting) -> None:
     assert acting("rollout(Slow(), 200, policy=0)")[0] == []
 

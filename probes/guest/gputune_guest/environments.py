@@ -4,8 +4,8 @@ What stands here is timed on the training thread, the outermost call alone: a st
 one with all its wrappers. A rollout comes by as one record, or as several of `spans.LONGEST`: the time in steps, and
 what lies between them, in which the policy says what to do next.
 
-Each class that has a `step` of its own is patched, as nobody says which one is the outermost; one that is mostly
-called from inside another is let go again after `INNER` calls, so that nothing is paid for layers of wrappers.
+Each class that has a `step` or a `reset` of its own is patched, as nobody says which one is the outermost; one that is
+mostly called from inside another is let go again after `INNER` calls, so that nothing is paid for layers of wrappers.
 Classes of the script may be pickled by value, to environments in processes of their own: what stands in their methods'
 place is pickled as theirs is (`_Method`).
 
@@ -58,16 +58,16 @@ class _Rollout:
         else:
             self.between += t0 - self.t1
 
-    def ended(self, t0, t1):
-        """Take a step that is over. What it has written itself has ended the burst."""
+    def ended(self, t0, t1, steps):
+        """Take a step that is over, or a reset (`steps` 0). What it has written itself has ended the burst."""
         if here.burst is not self:
             ring.end_burst()
             self.calls = self.took = self.between = 0
             here.burst = self
-        self.t0 = self.t0 if self.calls else t0
+        self.t0 = self.t0 if self.took else t0
         self.took += t1 - t0
         self.t1 = t1
-        self.calls += 1
+        self.calls += steps
 
     def takes(self, _code, _t0, _what):
         """Return that nothing else is a part of it."""
@@ -104,10 +104,10 @@ def _layout(environment):
 
 
 class _Timed:
-    """Times the `step` of one class, and sees whether others mostly call it."""
+    """Times the `step` or the `reset` of one class, and sees whether others mostly call it."""
 
-    def __init__(self, owner):
-        self.owner, self.original = owner, vars(owner)["step"]
+    def __init__(self, owner, name):
+        self.owner, self.original, self.steps = owner, vars(owner)[name], int(name == "step")
         self.outer = self.inner = 0
 
     def before(self, args, _kwargs):
@@ -134,7 +134,7 @@ class _Timed:
         _inside = False
         if _learns() and (error is None or isinstance(error, Exception)):
             ring.mark(0, 0, 0)
-            _rollout.ended(t0, now())
+            _rollout.ended(t0, now(), self.steps)
 
 
 class _Method(wrapping.Stand):
@@ -157,8 +157,10 @@ def _standing(timed):
 
 
 def _own(kind):
-    if callable(vars(kind).get("step")) and not isinstance(vars(kind)["step"], _Method):
-        patching.patch(kind, "step", _standing(_Timed(kind)))
+    for name in ("step", "reset"):
+        own = vars(kind).get(name)
+        if callable(own) and not isinstance(own, _Method):
+            patching.patch(kind, name, _standing(_Timed(kind, name)))
 
 
 def _all(base):
