@@ -78,18 +78,21 @@ def _finding(run: Features, process: Process, acting: Acting, found: Layout) -> 
 def _says(run: Features, acting: Acting, now: Loop) -> str:
     many = acting.environments
     whose = f"{many} environments" if many > 1 else "one environment"
-    runners = f"in {acting.processes} env runner{'s' if acting.processes > 1 else ''}"
-    how = (
-        runners
-        if acting.runners
-        else "in processes of their own"
-        if acting.processes
-        else f"on one of {cpus_of(run.machine.cpus)[0]}"
-    )
     return (
-        f"{now.stepping / now.whole:.0%} of the loop steps {whose} {how} ({now.stepping * 1e3:.3g} ms a step of each), "
-        f"{now.policy / now.whole:.0%} asks the policy what to do, {now.learning / now.whole:.0%} learns"
+        f"{now.stepping / now.whole:.0%} of the loop steps {whose} {_where(run, acting)} "
+        f"({now.stepping * 1e3:.3g} ms a step of each), {now.policy / now.whole:.0%} asks the policy what to do, "
+        f"{now.learning / now.whole:.0%} learns"
     )
+
+
+def _where(run: Features, acting: Acting) -> str:
+    """Return which processes or CPUs step the environments, as a clause."""
+    if acting.runners:
+        return f"in {acting.processes} env runner{'s' if acting.processes > 1 else ''}"
+    if acting.processes:
+        return "in processes of their own"
+    cpus = cpus_of(run.machine.cpus)[0]
+    return f"on {cpus}" if run.machine.cpus <= 1 else f"on one of {cpus}"
 
 
 def _do(acting: Acting, found: Layout) -> str:
