@@ -111,7 +111,7 @@ def crowd(run: Features) -> Crowd | None:
     queued = _queued(run, teams)
     if queued < WAITING or all((process.precision.threads or 1) <= fits for process in teams):
         return None
-    return Crowd(teams, threads, fits, queued, _gain(teams, fits, queued))
+    return Crowd(teams, threads, fits, queued, _gain(teams, fits, queued, threads / run.machine.cpus))
 
 
 def _teams(run: Features) -> tuple[Process, ...]:
@@ -133,11 +133,13 @@ def _queued(run: Features, teams: Sequence[Process]) -> float:
     return max(0.0, mean - ((run.machine.others or 0.0) + workers) / len(teams))
 
 
-def _gain(teams: Sequence[Process], fits: int, queued: float) -> Speedup:
+def _gain(teams: Sequence[Process], fits: int, queued: float, each_cpu: float) -> Speedup:
     """Return what teams that fit the CPUs buy at the least; how much more nobody knows.
 
     A team gets on at the pace of threads that wait for each other (`Work.pace`). Where such threads sleep instead of
-    queueing, what that costs shows nowhere: only `UNTANGLED` of it is sure.
+    queueing, what that costs shows nowhere: only `UNTANGLED` of it is sure. More than as many times as there are
+    threads for each CPU (`each_cpu`) is not promised: four teams of two on two CPUs did a fifth of what they could,
+    where the pace alone says a seventh.
     """
     threads = sum(process.precision.threads or 1 for process in teams) / len(teams)
     each = sum(process.cpu or 0.0 for process in teams) / len(teams) / threads
@@ -145,5 +147,5 @@ def _gain(teams: Sequence[Process], fits: int, queued: float) -> Speedup:
     faster = fits / max(TINY, threads * pace)
     stepping = min(1.0, sum(p.ledger.get("step", 0.0) / p.loop for p in teams) / len(teams))
     least = (1 - 2 * ERROR) / (1 - stepping + stepping / max(1.0, faster))
-    low = min(MOST, max(UNTANGLED, least))
+    low = min(MOST, max(UNTANGLED, min(least, each_cpu)))
     return Speedup(low=low, likely=max(low, ELSEWHERE), high=MOST, at_least=True)
