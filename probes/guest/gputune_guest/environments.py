@@ -12,6 +12,7 @@ place is pickled as theirs is (`_Method`).
 A process that has learnt nothing yet tells nothing: it may be one that only steps environments for another.
 """
 
+import contextlib
 import operator
 import sys
 from types import MethodType
@@ -160,7 +161,8 @@ def _own(kind):
     for name in ("step", "reset"):
         own = vars(kind).get(name)
         if callable(own) and not isinstance(own, _Method):
-            patching.patch(kind, name, _standing(_Timed(kind, name)))
+            with contextlib.suppress(TypeError):  # a class that is written in C lets nobody change it
+                patching.patch(kind, name, _standing(_Timed(kind, name)))
 
 
 def _all(base):
