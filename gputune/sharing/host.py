@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from gputune.core.units import NS
 from gputune.host import cgroup
 from gputune.host.procfs import CLOCK_TICKS, cpu_list, read_bytes, stat_of
 from gputune.probes.memory import held
@@ -52,6 +53,12 @@ def cpu_time(pids: Iterable[int]) -> float:
         if stat is not None:
             ticks += stat.own + stat.waited
     return ticks / CLOCK_TICKS
+
+
+def queued(pids: Iterable[int]) -> float:
+    """Return the s that threads of these processes, which live, were runnable without a CPU."""
+    waits = (read_bytes(str(file)).split() for pid in pids for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(int(words[1]) for words in waits if len(words) > 1) / NS
 
 
 def memory_of(pids: Iterable[int]) -> float:

@@ -225,7 +225,9 @@ class Course:
         use, card = gauge.fresh(first) if lives else gauge.use(first.task.slot), self._places.card_of(first.task)
         weight = gauge.weigh(first) if lives else float(first.peak)
         cores = window.cores() if window is not None and lives else None
-        if cores is None:
+        if cores is not None:  # what it would use if nobody else had a CPU of it
+            cores += host.queued(use.pids) / max(1e-3, time.monotonic() - first.started)
+        else:
             spent = gauge.cpu_time(first) if lives else first.cpu
             cores = spent / max(1e-3, (first.ended or time.monotonic()) - first.started)
         self.alone = window.together() if window is not None else None
