@@ -23,7 +23,7 @@ MOST = 2000  # different paths kept
 LINES = 20  # told
 PURE = 0.7  # of all looks at a line, in which it holds the interpreter: small tensors' functions come to 0.3
 MIXED = 0.1  # of the stacks below a line that may show torch
-ENTRY = ("_call_impl", "_wrapped_call_impl", "__call__")  # of a module, in torch/nn/modules/module.py
+ENTRY, MODULES = ("_call_impl", "_wrapped_call_impl", "__call__"), "torch/nn/modules/module.py"  # of a module
 BACK = ("backward", "_engine_run_backward", "grad")
 TRACE = "torch/fx/traceback.py"  # whom torch asks for the stack at each function, to tell an anomaly's origin
 GETS = (
@@ -180,7 +180,8 @@ def _above(part: Part, other: Part) -> bool:
 
 
 def _is_entry(part: Part) -> bool:
-    return TORCH in part[1] and part[0].rpartition(".")[2] in ENTRY
+    """Return whether a frame is a module's call: `zero_grad` goes through a `__call__` of torch's as well."""
+    return part[1].endswith(MODULES) and part[0].rpartition(".")[2] in ENTRY
 
 
 def _back(parts: Sequence[Part]) -> bool:

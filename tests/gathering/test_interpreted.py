@@ -126,6 +126,15 @@ def test_so_is_waiting_for_what_a_pool_was_told_to_do(looped, waits: str) -> Non
     assert [(line.where, line.function) for line in process.queues] == [("feed.py:9", "Feeder.next")]
 
 
+def test_what_clears_gradients_is_no_forward_pass(looped) -> None:
+    """Then a line before it, between the model and the backward pass, is between them."""
+    other = f"_DisableDynamo.__call__ ({LIB}/torch/_dynamo/eval_frame.py:900)"
+    looped.stack(main(14), other, count=10)
+    looped.stack(main(13), "count (/home/me/train.py:3)", count=20)
+    looped.stack(main(13), "count (/home/me/train.py:3)", count=10, held=True)
+    assert [side for *_, side, _ in told(looped)] == ["between"]
+
+
 def test_torchs_own_python_that_holds_the_interpreter_is_counted(looped) -> None:
     looped.stack(main(12), CALL, LINEAR, count=20, held=True)
     looped.stack(main(10), NEXT, LINEAR, count=20, held=True)  # a loader's: not a step's
