@@ -278,6 +278,8 @@ class Loader:
     made_by: Mapping[int, int] = field(default_factory=dict)  # batches that each worker made, by its number
     slope: Slope | None = None  # what delays of its workers did to it
     filled: tuple[float, ...] = ()  # s of rounds, from one next() to the next, in which a batch lay ready, latest
+    unfilled: tuple[float, ...] = ()  # mean s of a few rounds right before in which none did, same indices
+    mean_round: float | None = None  # s of all rounds, and not of the latest alone; None where it is not known
     alone: Alone | None = None  # batches that were made by themselves, and steps beside which none was
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known

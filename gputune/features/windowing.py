@@ -71,6 +71,7 @@ def _thin(loader: Loader) -> Loader:
         unhindered=(),
         early=(),
         filled=(),
+        unfilled=(),
     )
 
 
@@ -159,8 +160,18 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
         unhindered=_share(now.unhindered, part),
         early=_last(now.early, batches),
         filled=_share(now.filled, part),
+        unfilled=_share(now.unfilled, part),
+        mean_round=_mean_round(then, now),
         epochs=epochs or now.epochs[-1:],
     )
+
+
+def _mean_round(then: Loader, now: Loader) -> float | None:
+    """Return the mean s of the rounds between two moments."""
+    if then.mean_round is None or now.mean_round is None:
+        return now.mean_round
+    seconds = now.mean_round * now.batches - then.mean_round * then.batches
+    return max(0.0, seconds) / (now.batches - then.batches)
 
 
 def _key(loader: Loader) -> Key:

@@ -75,12 +75,11 @@ class LoaderState:
         self.worker_threads: int | None = None
         self.pipeline = PipelineState(settings) if settings.get("framework") == "tf.data" else None
         self.settling = Settling(self.num_workers)
-        self.batches = 0
-        self.samples = 0
-        self.in_evaluation = 0
+        self.batches = self.samples = self.in_evaluation = 0
         self._without_gradients = 0
         self._gradients = True
         self._steps_seen = 0
+        self._kept = self._rounds = 0  # rounds of which waits and steps are known, and ns of all of them
         self._waits: deque[float] = deque(maxlen=KEPT)
         self._steps: deque[float] = deque(maxlen=KEPT)
         self._picks: deque[float] = deque(maxlen=KEPT)
@@ -224,6 +223,8 @@ class LoaderState:
         self._without_gradients += not self._gradients
 
     def _keep(self, wait: int, gap: int, pauses: Mapping[str, int]) -> None:
+        self._kept += 1
+        self._rounds += wait + gap
         self._waits.append(wait / NS)
         self._steps.append(gap / NS)
         for name in pauses.keys() - self._pauses.keys() if pauses else ():
@@ -234,6 +235,7 @@ class LoaderState:
     def stood(self, record: Record) -> None:
         """Take that the training was held up until batches lay ready: it waited so much longer for the last one."""
         self._wait_total += record.t1 - record.t0
+        self._rounds += record.t1 - record.t0
         if self._waits:
             self._waits[-1] += (record.t1 - record.t0) / NS
         self.filled.stood(record)
@@ -422,6 +424,8 @@ class LoaderState:
             made_by=self._by_worker(),
             slope=self.delays.told,
             filled=tuple(self.filled.rounds),
+            unfilled=tuple(self.filled.beside),
+            mean_round=self._rounds / NS / self._kept if self._kept else None,
             alone=self.lone.told,
             own_kind=str(settings.get("own_kind") or ""),
             order=str(settings.get("order") or ""),

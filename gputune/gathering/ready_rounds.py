@@ -7,13 +7,15 @@ loop's own, an evaluation or a checkpoint, in which the workers filled their que
 from collections import deque
 
 from gputune.core.events import Record
+from gputune.core.figures import mean
 from gputune.core.units import NS
 
 KEPT = 512  # rounds, the latest
 LONGER = 1.5  # times what it takes to fill the queue that a pause has to last: batches take unlike long to make
 RECENT = 16  # batches over which that is the average
-LIKE = 2.0  # times the shortest of the latest waits: a batch that is waited for longer did not lie ready
-LATEST = 64  # waits
+LIKE = 2.0  # times the shortest of the latest waits, or
+SLIGHT = 0.1  # of the mean wait, whichever is more: a batch that is waited for longer did not lie ready
+LATEST = 64  # waits, and rounds as they usually are
 
 
 class ReadyRounds:
@@ -25,7 +27,9 @@ class ReadyRounds:
         self._cold = False  # the next round follows a pause
         self._making = 0.0  # ns that a batch takes to make
         self._waits: deque[int] = deque(maxlen=LATEST)  # ns
+        self._usual: deque[float] = deque(maxlen=LATEST)  # s of rounds that found no such batch
         self.rounds: deque[float] = deque(maxlen=KEPT)  # s
+        self.beside: deque[float] = deque(maxlen=KEPT)  # s of usual rounds right before each of these: paces drift
         self.count = 0  # times that the training was held up
         self.idle = 0.0  # s that the workers may have idled for it
 
@@ -49,10 +53,13 @@ class ReadyRounds:
         self._waits.append(wait)
         if self._workers and paused > LONGER * self._prefetch * self._making > 0:
             self._ready, self._cold = self._workers * self._prefetch, True  # of the next ones: this one is the pause's
-        elif self._ready > 0 and wait > LIKE * min(self._waits):
+        elif self._ready > 0 and wait > max(LIKE * min(self._waits), SLIGHT * mean(self._waits)):
             self._ready = 0  # batches lie there, and not the one whose turn it is
         elif self._ready > 0:
             self._ready -= 1
-            if not self._cold and not paused:
+            if not self._cold and not paused and self._usual:
                 self.rounds.append((gap + wait) / NS)
+                self.beside.append(mean(self._usual))
             self._cold = False
+        else:
+            self._usual.append((gap + wait - paused) / NS)

@@ -72,8 +72,16 @@ class MeasuredLoop:
     @cached_property
     def between(self) -> float:
         """Return the s of the loop that lie between its rounds: evaluations, other loaders."""
-        epochs = sum(e.start + e.picking + e.first_wait + e.shutdown for e in self.passes)
-        return max(0.0, self.whole - self.per_batch * self.batches - epochs)
+        known = self.loader.mean_round
+        rounds = self.per_batch * self.batches
+        if known is not None:  # the latest rounds may have another pace than those before them
+            rounds += (known - self.per_batch) * self.loader.batches
+        return max(0.0, self.whole - rounds - self.starts)
+
+    @cached_property
+    def starts(self) -> float:
+        """Return the s of the loop in which passes begin and end."""
+        return sum(e.start + e.picking + e.first_wait + e.shutdown for e in self.passes)
 
     @cached_property
     def to_come(self) -> int:
@@ -207,18 +215,22 @@ class MeasuredLoop:
         """Return what it would bring to wait for no batch at all, as rounds show in which they lay ready.
 
         That is measured, and more than anything can bring that has batches made sooner. None where too few rounds did.
+        Each is held against the rounds right before it, and the share that it spares is taken of all rounds: a loop
+        that changes its pace has other ones now than when it was tried.
         """
         rounds = self.loader.filled
         if len(rounds) < LEAST_SAMPLED or not self.now.workers:
             return None
         paused = sum(mean(series) for series in self.loader.pauses.values())
-        usual, ready = self.per_batch - paused, mean(rounds)
+        usual, ready = mean(self.loader.unfilled), mean(rounds)
         error = NORMAL * deviation_of_mean(rounds)
         if self._behind > error:  # a host's rounds are not the loop's
             return None
+        error += NORMAL * deviation_of_mean(self.loader.unfilled) * ready / usual
+        waiting = max(0.0, self.whole - self.between - self.starts) * (1 - paused / max(TINY, self.per_batch))
 
         def gain(each: float) -> float:
-            spared = max(0.0, usual - each) * self.batches + sum(e.first_wait for e in self.loader.epochs)
+            spared = max(0.0, 1 - each / usual) * waiting + sum(e.first_wait for e in self.loader.epochs)
             return min(MOST, self.whole / max(TINY, self.whole - spared))
 
         return Speedup(low=gain(ready + error), likely=gain(ready), high=gain(max(TINY, ready - error)))

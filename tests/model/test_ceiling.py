@@ -11,10 +11,12 @@ from gputune.model.prediction import outlooks
 from tests.advisors.conftest import pretend as run
 
 
-def filled(run: Features, *rounds: float) -> Features:
+def filled(run: Features, *rounds: float, usual: float = 0.040) -> Features:
+    """Have batches lain ready for rounds that took so many s, of a loop whose rounds took `usual` s before each."""
     process = run.processes[0]
     (loader,) = process.loaders
-    return replace(run, processes=(replace(process, loaders=(replace(loader, filled=rounds),)),))
+    loader = replace(loader, filled=rounds, unfilled=(usual,) * len(rounds))
+    return replace(run, processes=(replace(process, loaders=(loader,)),))
 
 
 @pytest.fixture
@@ -60,6 +62,18 @@ def test_a_loop_that_gains_nothing_without_its_waits_is_promised_nothing(starved
     assert outlook.ceiling is not None
     assert outlook.ceiling.likely < 1.15
     assert told(filled(starved, *(0.045,) * 12)).speedup.likely < 1.15
+
+
+def test_a_loop_that_changes_its_pace_is_promised_what_was_measured_at_each_pace() -> None:
+    """Half of 40 ms was spared at first, when it was tried; now, and for a while only, its rounds take 400."""
+    slow = run(num_workers=1, blocked=0.40, waits=(0.390,), step=0.010, batches=4000, kept=200)
+    process = slow.processes[0]
+    mean_round = (200 * 0.400 + 3800 * 0.040) / 4000
+    loader = replace(process.loaders[0], mean_round=mean_round)
+    drifted = replace(slow, processes=(replace(process, loop=mean_round * 4000, loaders=(loader,)),))
+    (outlook,) = outlooks(filled(drifted, *(0.020,) * 12))
+    assert outlook.ceiling is not None
+    assert outlook.ceiling.likely == pytest.approx(2.0, rel=0.01)
 
 
 def test_without_workers_there_is_no_queue_that_fills() -> None:
