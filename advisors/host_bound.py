@@ -24,7 +24,7 @@ from dataclasses import replace
 from gputune.core.finding import Finding
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import settled
-from gputune.model.overlapping import Lanes, gain, lanes
+from gputune.model.overlapping import OverlapStep, gain, lanes
 from gputune.model.workload import device_share
 
 UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
@@ -60,7 +60,7 @@ def _moving(process: Process) -> float:
     return timed.copying / timed.whole if timed is not None and timed.whole > 0 else 0.0
 
 
-def _bound(run: Features, process: Process) -> Lanes | None:
+def _bound(run: Features, process: Process) -> OverlapStep | None:
     """Return the step of a process whose host computes under torch while its device waits; None of any other."""
     step = lanes(run, process)
     if step is None or not settled(process):
@@ -72,7 +72,7 @@ def _bound(run: Features, process: Process) -> Lanes | None:
     return step if waits <= ELSEWHERE * step.step and computes else None
 
 
-def _finding(process: Process, step: Lanes, busy: float) -> Finding:
+def _finding(process: Process, step: OverlapStep, busy: float) -> Finding:
     steps = process.steps
     optimizer = min(step.launching, process.optimizing / steps)
     by_optimizer = optimizer >= MOSTLY * step.launching

@@ -25,7 +25,7 @@ from gputune.core.finding import Finding, Speedup
 from gputune.features import SERVED, Features
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.remedies import served
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 
 HALF = 0.5  # of what the job computes beside training and workers is surely for these calls
 
@@ -100,7 +100,7 @@ def _gain(outlook: Outlook, share: float, computed: float) -> Speedup:
 
         return outlook.altered(replace(outlook.job, fetches=tuple(map(by_it, outlook.job.fetches))))
 
-    def then(share: float) -> Job:
+    def then(share: float) -> LoopSeries:
         return replace(outlook.job, fetches=tuple(without(work, share) for work in outlook.job.fetches))
 
     working = max(0.0, share - queued) / max(TINY, 1 - queued)

@@ -20,7 +20,7 @@ specifications.
 from collections.abc import Iterator
 
 from gputune.core.finding import Finding, Speedup
-from gputune.features import Device, Features, Link
+from gputune.features import Device, Features, PcieLink
 from gputune.model.pcie import USABLE, rates
 from gputune.model.prediction import ERROR
 from gputune.model.workload import busy_of
@@ -42,7 +42,7 @@ def advise(run: Features) -> Iterator[Finding]:
         yield _finding(run, device, device.link, moved / (USABLE * now))
 
 
-def _finding(run: Features, device: Device, link: Link, used: float) -> Finding:
+def _finding(run: Features, device: Device, link: PcieLink, used: float) -> Finding:
     now, most = rates(link)
     used = min(1.0, used)
     saved = min(used * (1 - now / most), _idle(run, device))

@@ -25,7 +25,7 @@ from gputune.core.figures import size
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
-from gputune.model.replay import Job
+from gputune.model.replay import LoopSeries
 from gputune.model.storage import Demand, demand
 
 CHECKLIST = ("data loading", "1.3")
@@ -93,7 +93,7 @@ def _waits(wanted: Demand) -> tuple[float, float, float]:
     return 0.0, together, together
 
 
-def _packed(outlook: Outlook, wanted: Demand, handling: float, most: float, waits: float) -> Job:
+def _packed(outlook: Outlook, wanted: Demand, handling: float, most: float, waits: float) -> LoopSeries:
     """Return the work without `handling` s a batch for its files, of CPU and of storage as the batches have them.
 
     And without the share `waits` of the wait for storage.

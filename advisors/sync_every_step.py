@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from gputune.core.finding import Finding
 from gputune.features import Features, Place, Process
 from gputune.model.minimum_samples import settled
-from gputune.model.overlapping import Lanes, gain, lanes
+from gputune.model.overlapping import OverlapStep, gain, lanes
 
 CHECKLIST = ("loss computation", "3.3")
 
@@ -46,7 +46,7 @@ def advise(run: Features) -> Iterator[Finding]:
             yield _finding(process, step, places)
 
 
-def _finding(process: Process, step: Lanes, places: list[Place]) -> Finding:
+def _finding(process: Process, step: OverlapStep, places: list[Place]) -> Finding:
     steps = process.steps
     copies = step.copying >= COPIES * step.step
     saved = step.synced + (step.copying if copies else 0.0)

@@ -41,9 +41,9 @@ from gputune.nodes.feed import NodesFeed
 from gputune.recording import lean, readings
 from gputune.wire import credentials
 from gputune.wire.address import Address, parse
-from gputune.wire.client import Far
+from gputune.wire.client import AgentClient
 from gputune.wire.credentials import Credentials
-from gputune.wire.keeping import Keeper
+from gputune.wire.keeping import NodeKeeper
 from gputune.wire.messages import Since
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "simgpu"))
@@ -343,7 +343,7 @@ def racks(folder: Path, windows: int) -> Iterator[Figure]:
 
 def told(address: Address, known: Credentials) -> float:
     """Return the bytes of all news of an agent."""
-    far, since, size = Far(address, known), Since(), 0
+    far, since, size = AgentClient(address, known), Since(), 0
     while True:
         news = far.news(since)
         update = msgspec.json.decode(news.update, type=Update)
@@ -362,7 +362,7 @@ class Disturber:
         self.relays = [Relay(agent) for agent in self.agents]
         known = credentials.read(folder / "credentials", credentials.CLIENT)
         there = addresses([relay.port for relay in self.relays])
-        self.keepers = [Keeper(address, known, folder / "kept" / address.name) for address in there]
+        self.keepers = [NodeKeeper(address, known, folder / "kept" / address.name) for address in there]
         self.waits: list[tuple[bool, float]] = []
         self._feed = NodesFeed(there, known)
         stack.callback(self._feed.close)
@@ -481,7 +481,7 @@ def ray_nodes(folder: Path, kills: int) -> Iterator[Figure]:
     ray = onray.connect(real.address)
     told: list[str] = []
     waits: list[float] = []
-    cluster = onray.Cluster(ray, folder / "credentials", told.append)
+    cluster = onray.ClusterAgents(ray, folder / "credentials", told.append)
 
     def look(done: Callable[[Counter[str]], bool]) -> None:
         until = time.monotonic() + PATIENCE

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gputune import __version__
 from gputune.core.isolation import own_modules_first
 from gputune.launch import express
-from gputune.launch.link import Ended, Link
+from gputune.launch.link import Ended, PipeEnd
 
 SUPERVISED = frozenset({"watch", "run", "share"})  # the commands that run somebody else's program in our place
 
@@ -62,7 +62,7 @@ def _said(text: str) -> bool:
 def _supervised(arguments: list[str]) -> None:
     from gputune.launch.supervisor import supervise  # noqa: PLC0415 - as above
 
-    def first(link: Link, _run: dict[str, object]) -> int:
+    def first(link: PipeEnd, _run: dict[str, object]) -> int:
         wishes = express.wishes(arguments[1:]) if arguments[0] == "watch" else None
         if wishes is not None:
             from gputune.core.errors import BadUsage  # noqa: PLC0415 - in the fork
@@ -76,7 +76,7 @@ def _supervised(arguments: list[str]) -> None:
 
         return cli.run(arguments, link)
 
-    def again(link: Link, run: dict[str, object]) -> int:
+    def again(link: PipeEnd, run: dict[str, object]) -> int:
         if arguments[0] == "run":
             from gputune.watching import running  # noqa: PLC0415 - in the fork
 

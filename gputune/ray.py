@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from gputune.host import clusters
-from gputune.host.clusters import Node
+from gputune.host.clusters import RayNode
 from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.recording.about import NewerRun
@@ -28,7 +28,7 @@ from gputune.report.kept import decoded
 from gputune.report.told import NAMES as FLAT
 from gputune.report.told import told_of as told_of  # noqa: PLC0414 - its public name here, too
 from gputune.verdict import living
-from gputune.watching.beside import Host, arrive
+from gputune.watching.beside import RecorderActor, arrive
 
 KEY = "gputune"  # in a trial's results
 # What is told of a trial: the same names from its first result on, for a table's head is written then.
@@ -55,7 +55,7 @@ class Watched:
     told: dict[str, object] = field(default_factory=lambda: dict.fromkeys(NAMES))
 
 
-class Recording:
+class TrialRecorder:
     """What the callback does. `folder`: where recordings go, `gputune-runs/<time>-tune` without one."""
 
     def __init__(self, folder: str | None = None, *, stacks: bool = False) -> None:
@@ -196,8 +196,8 @@ class Recording:
         """Return the actor on a node; it takes no resource there."""
         if node not in self._hosts:
             ray = _ray()
-            pinned = clusters.pinned(ray, Node(id=node, name=node))
-            self._hosts[node] = ray.remote(Host).options(num_cpus=0, scheduling_strategy=pinned).remote()
+            pinned = clusters.pinned(ray, RayNode(id=node, name=node))
+            self._hosts[node] = ray.remote(RecorderActor).options(num_cpus=0, scheduling_strategy=pinned).remote()
         return self._hosts[node]
 
     def _finish(self) -> None:
@@ -264,6 +264,6 @@ def __getattr__(name: str) -> Any:
         base = importlib.import_module("ray.tune").Callback
     except ImportError:
         raise ImportError("Ray Tune is not installed in this environment: pip install 'gputune[ray]'") from None
-    made = type(base)(name, (Recording, base), {"__module__": __name__, "__doc__": Recording.__doc__})
+    made = type(base)(name, (TrialRecorder, base), {"__module__": __name__, "__doc__": TrialRecorder.__doc__})
     globals()[name] = made
     return made

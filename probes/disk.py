@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gputune.core.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.core.units import NS
-from gputune.host.procfs import PAGE, Kept, read_text
+from gputune.host.procfs import PAGE, OpenProcFile, read_text
 
 PERIOD = 1.0  # s; a disk's counters say nothing that a training feels within less
 READ = Metric("disk.read", "B", "Bytes read from the disk since boot, by anyone.", "counter", per="disk")
@@ -66,7 +66,7 @@ class _Disk:
 
     def __init__(self, folder: Path) -> None:
         self.name = folder.name
-        self._file = Kept(folder / "stat", PAGE)
+        self._file = OpenProcFile(folder / "stat", PAGE)
         self._before: _Counts | None = None
 
     def close(self) -> None:

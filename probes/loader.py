@@ -273,7 +273,7 @@ def _masked(fields: dict[str, Json]) -> dict[str, Json]:
     return {**fields, "what": mask([str(fields.get("what") or "")])[0]}
 
 
-class Process:
+class GuestProcess:
     """One process that said hello, wrote a ring, or both."""
 
     def __init__(self, index: int, pid: int, seen: int, hello: Path | None) -> None:
@@ -348,11 +348,11 @@ class Rings:
         self._changed = 0.0
         self._scanned = False
         self._poll = select.epoll()
-        self._by_fd: dict[int, Process] = {}
-        self._by_pid: dict[int, Process] = {}
+        self._by_fd: dict[int, GuestProcess] = {}
+        self._by_pid: dict[int, GuestProcess] = {}
         self._replaced = False
         self._ahead: list[tuple[memoryview, int, int]] = []
-        self.alive: list[Process] = []
+        self.alive: list[GuestProcess] = []
         self._next = self._read_next()
         self._young_until = now() + YOUNG  # or so long after a process has come or gone
         self._due = now() + BEAT - int(BEAT / target.hz / 2)  # half a tick early is in time
@@ -387,7 +387,7 @@ class Rings:
             self._sample(t, readings)
         return readings
 
-    def _read(self, t: int, dead: list[Process], readings: list[Reading], *, beat: bool) -> None:
+    def _read(self, t: int, dead: list[GuestProcess], readings: list[Reading], *, beat: bool) -> None:
         """Read every ring, and bury the dead."""
         if beat:
             dead += [process for process in self.alive if process.fd < 0 and process.gone()]
@@ -427,7 +427,7 @@ class Rings:
             os.close(self._root)
             self._root = -1
 
-    def _ended(self, told: list[tuple[int, int]]) -> list[Process]:
+    def _ended(self, told: list[tuple[int, int]]) -> list[GuestProcess]:
         """Return the processes that have ended since the last call, as far as the kernel told."""
         fds = [fd for fd, _ in told]
         if self._root in fds:
@@ -500,8 +500,8 @@ class Rings:
         text = path.read_text()
         return now() - max(0, time.time_ns() - wall), int(text) if text else -1, pid, path
 
-    def _arrive(self, pid: int, when: int, number: int, path: Path | None) -> Process:
-        process = Process(self._number(number), pid, self._started(pid, when), path)
+    def _arrive(self, pid: int, when: int, number: int, path: Path | None) -> GuestProcess:
+        process = GuestProcess(self._number(number), pid, self._started(pid, when), path)
         if path is not None and number < 0:
             with contextlib.suppress(OSError):
                 path.write_text(str(process.index))
@@ -562,7 +562,7 @@ class Rings:
 
     # what they say
 
-    def _drain(self, process: Process, ring: Ring, t: int, readings: list[Reading], *, beat: bool) -> None:
+    def _drain(self, process: GuestProcess, ring: Ring, t: int, readings: list[Reading], *, beat: bool) -> None:
         events = ring.drain(process.index)
         readings += self._notes(process, ring)  # first: records speak of loaders that notes describe
         self._lose(process, ring, readings)
@@ -578,16 +578,16 @@ class Rings:
             if t - process.moved >= BEAT or ring.since != process.opened.since:
                 self._open(process, ring, readings)
 
-    def _notes(self, process: Process, ring: Ring) -> list[Reading]:
+    def _notes(self, process: GuestProcess, ring: Ring) -> list[Reading]:
         return [Note(process.index, fields) for fields in ring.notes()]
 
-    def _open(self, process: Process, ring: Ring, readings: list[Reading]) -> None:
+    def _open(self, process: GuestProcess, ring: Ring, readings: list[Reading]) -> None:
         opened = Open(process.index, *ring.open(), ring.since)
         if opened != process.opened:
             process.opened = opened
             readings.append(opened)
 
-    def _count(self, process: Process, events: list[Event]) -> None:
+    def _count(self, process: GuestProcess, events: list[Event]) -> None:
         for event in events:
             record = event.record
             if record.kind == BATCH:
@@ -597,17 +597,17 @@ class Rings:
                     self.batches += 1
                     self.samples += record.c
 
-    def _wait(self, process: Process, t0: int, t1: int) -> None:
+    def _wait(self, process: GuestProcess, t0: int, t1: int) -> None:
         t0 = max(t0, process.waited_to)
         if t1 > t0:
             self._waited += t1 - t0
             process.waited_to = t1
 
-    def _tell(self, process: Process, ended: int, readings: list[Reading]) -> None:
+    def _tell(self, process: GuestProcess, ended: int, readings: list[Reading]) -> None:
         process.told = process.guest(ended)
         readings.append(process.told)
 
-    def _bury(self, process: Process, readings: list[Reading]) -> None:
+    def _bury(self, process: GuestProcess, readings: list[Reading]) -> None:
         """Tell the last of a process that is gone, and remove its files."""
         ring = process.ring
         ended = process.replaced or now()
@@ -640,7 +640,7 @@ class Rings:
             with contextlib.suppress(OSError):
                 path.unlink()
 
-    def _lose(self, process: Process, ring: Ring, readings: list[Reading], *, last: bool = False) -> None:
+    def _lose(self, process: GuestProcess, ring: Ring, readings: list[Reading], *, last: bool = False) -> None:
         """Tell what was lost of a process; also of all, as the next beat may come after the end."""
         if told := ring.losses(last=last):
             readings += [*(Note(process.index, fields) for fields in told), Sample(LOST, now(), self._losses())]

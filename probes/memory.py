@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gputune.core.sample import Metric, Reading, Role, Sample, Target, Ticks, Unavailable, now
 from gputune.host.cgroup import memory_limit, memory_used
-from gputune.host.procfs import Kept, read_bytes
+from gputune.host.procfs import OpenProcFile, read_bytes
 
 PERIOD = 1.0  # s
 TOTAL = Metric("memory.total", "B", "The machine's memory.")
@@ -39,7 +39,7 @@ STATM = 256  # bytes; more than a /proc/PID/statm has
 def attach(target: Target) -> Ticks:
     """Read `/proc/meminfo`, the control group and `/dev/shm`; on a slow beat, process by process, the tree's PSS."""
     try:
-        info = Kept(target.proc / "meminfo", MEMINFO)
+        info = OpenProcFile(target.proc / "meminfo", MEMINFO)
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'meminfo'}` cannot be read: {reason.strerror}") from reason
     pages = _Round(target, time.monotonic() + FIRST_ROUND)
@@ -104,7 +104,7 @@ class _Mains:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._roles: Mapping[int, Role] = {}  # when they were last looked through
-        self._files: dict[int, Kept] = {}
+        self._files: dict[int, OpenProcFile] = {}
 
     def tick(self) -> list[Reading]:
         """Return the memory of those that live."""
@@ -128,7 +128,7 @@ class _Mains:
             self._files.pop(pid).close()
         for pid in mains - self._files.keys():
             with suppress(OSError):
-                self._files[pid] = Kept(self._target.proc / str(pid) / "statm", STATM)
+                self._files[pid] = OpenProcFile(self._target.proc / str(pid) / "statm", STATM)
 
     def close(self) -> None:
         """Let go of every file."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gputune.core.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
-from gputune.host.procfs import Kept, read_text
+from gputune.host.procfs import OpenProcFile, read_text
 
 PERIOD = 1.0  # s
 RECEIVED = Metric("net.received", "B", "Bytes received since the interface came up, by anyone.", "counter", "interface")
@@ -31,7 +31,7 @@ def attach(target: Target) -> Ticks:
     anything. The network namespace is gputune's own.
     """
     try:
-        file = Kept(target.proc / "net" / "dev")
+        file = OpenProcFile(target.proc / "net" / "dev")
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'net/dev'}` cannot be read: {reason.strerror}") from reason
     try:

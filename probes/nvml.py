@@ -12,7 +12,7 @@ from gputune.core.hygiene import clean
 from gputune.core.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.core.units import NS
 from gputune.nvml.devices import Owners, environment, visible
-from gputune.nvml.process import HUNG, Answer, Device, Subscription, Trouble, subscribe
+from gputune.nvml.process import HUNG, Answer, NvmlDevice, Subscription, Unreadable, subscribe
 
 PERIOD = 0.2  # s; the child answers at this beat
 LATER = 0.5  # s; nothing is lost in between, and a call that hangs is told of within 3 s all the same
@@ -94,13 +94,13 @@ class _Job:
         self._subscription = subscription
         self._everything = target.everything or os.environ.get("GPUTUNE_ALL_DEVICES") == "1"
         self._owners = Owners(target)
-        self._devices: dict[int, Device] = {}
+        self._devices: dict[int, NvmlDevice] = {}
         self._met: set[int] = set()  # devices on which the job's processes were seen
         self._allowed: set[int] = set()  # devices that CUDA_VISIBLE_DEVICES of a process of the job names
         self._restricted = False  # it was set for at least one process
         self._read: set[int] = set()  # pids whose environment was read
         self._settle_due = 0.0
-        self._noted: set[Device] = set()
+        self._noted: set[NvmlDevice] = set()
         self._troubles = _Troubles()
 
     def tick(self) -> list[Reading]:
@@ -168,7 +168,7 @@ class _Job:
                 self._allowed.update(allowed)
 
 
-def _note(device: Device) -> Note:
+def _note(device: NvmlDevice) -> Note:
     return Note(
         -1,
         {
@@ -185,18 +185,18 @@ class _Troubles:
     """What cannot be read, as one text that is told again when it changes."""
 
     def __init__(self) -> None:
-        self._now: dict[tuple[int, str], Trouble] = {}
+        self._now: dict[tuple[int, str], Unreadable] = {}
         self._past: list[tuple[str, str, str]] = []
         self._told = ""
 
-    def take(self, answer: Answer, devices: dict[int, Device]) -> list[Reading]:
+    def take(self, answer: Answer, devices: dict[int, NvmlDevice]) -> list[Reading]:
         """Learn what an answer says, and return a note if there is something new to say."""
         if answer.devices:  # a new start: only what hung stays out
             for key in [key for key, trouble in self._now.items() if trouble.why != HUNG or key[0] < 0]:
                 self._over(key)
             for device in answer.devices:
                 if device.mig:
-                    self._now[device.index, "MIG"] = Trouble(device.index, "MIG", MIG, 0)
+                    self._now[device.index, "MIG"] = Unreadable(device.index, "MIG", MIG, 0)
         for trouble in answer.troubles:
             key = trouble.device, trouble.field
             if not trouble.why:
@@ -211,7 +211,7 @@ class _Troubles:
         rows: Json = [list(row) for row in lacks]
         return [Note(-1, {"n": "unavailable", "probe": "nvml", "why": told, "lacks": rows, "t": now()})]
 
-    def _worth(self, trouble: Trouble, devices: dict[int, Device]) -> bool:
+    def _worth(self, trouble: Unreadable, devices: dict[int, NvmlDevice]) -> bool:
         if not trouble.why.startswith(UNSUPPORTED):
             return True
         mig = trouble.device in devices and devices[trouble.device].mig
@@ -227,7 +227,7 @@ class _Troubles:
 MIG = "is in MIG mode: its utilisation is not measurable"
 
 
-def _lacking(trouble: Trouble) -> tuple[str, str, str]:
+def _lacking(trouble: Unreadable) -> tuple[str, str, str]:
     """Return the field, empty where it is all of a device or NVML itself, what that is of which device, and why."""
     field = "" if trouble.field == "MIG" else trouble.field
     what = "NVML" if trouble.device < 0 else f"device {trouble.device}"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gputune.core.sample import Note, Target, Ticks, Unavailable
 from gputune.host.cgroup import folders
-from gputune.host.procfs import Kept
+from gputune.host.procfs import OpenProcFile
 
 METRICS = ()
 PERIOD = 5.0  # s; what counts is the last look, after the command's end
@@ -32,11 +32,11 @@ def attach(target: Target) -> Ticks:
         counter.close()
 
 
-def _counter(files: list[tuple[Path, str]]) -> tuple[Kept, str]:
+def _counter(files: list[tuple[Path, str]]) -> tuple[OpenProcFile, str]:
     """Open the first of these files that counts kills."""
     for file, where in files:
         try:
-            kept = Kept(file)
+            kept = OpenProcFile(file)
         except OSError:
             continue
         if ROW in kept.read():

@@ -1,7 +1,7 @@
 """How long tasks stood still for want of a CPU, of storage or of memory: Linux pressure stall information."""
 
 from gputune.core.sample import Metric, Sample, Target, Ticks, Unavailable, now
-from gputune.host.procfs import Kept
+from gputune.host.procfs import OpenProcFile
 
 PERIOD = 1.0  # s; the counters lose nothing in between
 CPU = Metric("pressure.cpu", "us", "Time since boot in which some task of the machine waited for a CPU.", "counter")
@@ -13,10 +13,10 @@ METRICS = (CPU, IO, MEMORY)
 def attach(target: Target) -> Ticks:
     """Read `/proc/pressure`, which Linux has since 4.20 when it is built with PSI and not booted with `psi=0`."""
     folder = target.proc / "pressure"
-    files: list[tuple[Metric, Kept]] = []
+    files: list[tuple[Metric, OpenProcFile]] = []
     try:
         for metric in METRICS:
-            files.append((metric, Kept(folder / metric.name.rpartition(".")[2])))
+            files.append((metric, OpenProcFile(folder / metric.name.rpartition(".")[2])))
             files[-1][1].read()  # a kernel with PSI switched off opens it and refuses to read
         while True:
             yield [Sample(metric, now(), _stalled(file.read())) for metric, file in files]

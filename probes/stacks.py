@@ -28,7 +28,7 @@ from gputune.core.sample import Metric, Note, Reading, Sample, Stack, Target, Ti
 from gputune.core.units import NS
 from gputune.gathering.stacks import is_scripts
 from gputune.host import ptrace
-from gputune.host.asking import Asking, raw_stacks
+from gputune.host.asking import GuestQuery, raw_stacks
 
 FILLERS = Metric("main.fillers", "1", "Threads of a training process that run the script's code, beside it.", per="pid")
 METRICS = (FILLERS,)
@@ -102,7 +102,7 @@ class _Looker:
     def __init__(self, target: Target, program: str | None) -> None:
         self._target = target
         self._program = program
-        self._asking = Asking(target.rings)
+        self._asking = GuestQuery(target.rings)
         self._why = "" if program else MISSING  # nobody looks from outside
         self._silent = False  # and it was told that nobody answers from inside
         self._trainings: dict[int, _Training] = {}

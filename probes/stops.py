@@ -2,7 +2,7 @@
 
 from gputune.core.sample import Note, Reading, Target, Ticks, now
 from gputune.core.units import NS
-from gputune.host.procfs import PAGE, Kept, stat_of
+from gputune.host.procfs import PAGE, OpenProcFile, stat_of
 
 METRICS = ()
 PERIOD = 0.2  # s; a stop is known to begin and to end half of that sharply
@@ -20,7 +20,7 @@ class _Process:
         self.pid = pid
         self.stopped = False
         self._used = -1
-        self._stat = Kept(f"{target.proc}/{pid}/stat", PAGE)
+        self._stat = OpenProcFile(f"{target.proc}/{pid}/stat", PAGE)
 
     def look(self, before: int, t: int) -> list[Reading]:
         """Return what has changed between the look `before` and now, both ns. Raises OSError if it has ended."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gputune import ray as ours
-from gputune.ray import KEY, NAMES, Recording, kept, told_of
+from gputune.ray import KEY, NAMES, TrialRecorder, kept, told_of
 from gputune.verdict.document import Verdict
 
 FINDING = {
@@ -51,12 +51,12 @@ def test_recordings_stay_in_their_folder(tmp_path: Path) -> None:
 
 def test_each_result_has_the_same_columns_from_the_first_one_on() -> None:
     result: dict[str, object] = {"loss": 1.0}
-    Recording().on_trial_result(0, [], SimpleNamespace(trial_id="t"), result)
+    TrialRecorder().on_trial_result(0, [], SimpleNamespace(trial_id="t"), result)
     assert result[KEY] == dict.fromkeys(NAMES)
 
 
 def test_what_fails_is_said_once_and_the_trials_go_on(capfd: pytest.CaptureFixture[str]) -> None:
-    callback = Recording()
+    callback = TrialRecorder()
     callback._folder = Path("/nowhere")
     for _ in range(3):
         callback.on_trial_start(0, [], SimpleNamespace(trial_id="t"))  # it has no actor, nor anything else
@@ -64,7 +64,7 @@ def test_what_fails_is_said_once_and_the_trials_go_on(capfd: pytest.CaptureFixtu
 
 
 def test_it_is_kept_without_its_handles() -> None:
-    again = pickle.loads(pickle.dumps(Recording("there", stacks=True)))
+    again = pickle.loads(pickle.dumps(TrialRecorder("there", stacks=True)))
     assert (again._wish, again._stacks, again._hosts) == ("there", True, {})
 
 

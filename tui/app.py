@@ -17,7 +17,7 @@ from textual.theme import Theme
 from gputune.core.hygiene import clean
 from gputune.feeds.rows import Feed, Node, RunRow, ShareRow, TaskRow, Update
 from gputune.tui.asking import Asking
-from gputune.tui.lines import Line, Lines, Look, Page, line
+from gputune.tui.lines import Canvas, Line, Lines, Page, line
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
 from gputune.tui.pages.node import no_key, node_page
@@ -32,7 +32,7 @@ from gputune.tui.pages.signals import question, signals_page, task_key, task_of
 from gputune.tui.roles import DARK, LIGHT, Roles
 from gputune.tui.sheet import Sheet
 from gputune.tui.store import GROUPS, Store
-from gputune.tui.views import View, keys_of, looking
+from gputune.tui.views import PageView, keys_of, looking
 
 DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
 SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
@@ -105,7 +105,7 @@ class Gputune(App[None]):
         self,
         make: Callable[[], Feed],
         *,
-        start: View | None = None,
+        start: PageView | None = None,
         send: Callable[[TaskRow, str], str] | None = None,
         dark: bool = True,
         plain: bool = False,
@@ -115,7 +115,7 @@ class Gputune(App[None]):
         super().__init__(driver_class=driver, ansi_color=None if colour else True)
         self.failed: Exception | None = None
         self.store = Store()
-        self._views = [start or View("nodes")]
+        self._views = [start or PageView("nodes")]
         self._settled = start is not None
         self._shown = Shown()
         self._listing = Listing()
@@ -126,7 +126,7 @@ class Gputune(App[None]):
         self._window = False
         self._cursor: float | None = None
         self._said = ""
-        self._marks: dict[View, str] = {}
+        self._marks: dict[PageView, str] = {}
         self._began: dict[str, float] = {}  # id of a run that is open to its start
         self._send = send
         self._pending: tuple[TaskRow, str] | None = None  # what will be sent if the answer is yes
@@ -193,7 +193,7 @@ class Gputune(App[None]):
         if not self._settled and message.update.nodes:  # of one machine the list of machines says nothing
             self._settled = True
             if len(self.store.nodes) == 1:
-                self._views = [View("node", next(iter(self.store.nodes)))]
+                self._views = [PageView("node", next(iter(self.store.nodes)))]
         self._draw()
 
     def on_gputune_failed(self, message: Failed) -> None:
@@ -208,7 +208,7 @@ class Gputune(App[None]):
     # ---- what is shown
 
     @property
-    def view(self) -> View:
+    def view(self) -> PageView:
         """Return what is shown now."""
         return self._views[-1]
 
@@ -218,12 +218,12 @@ class Gputune(App[None]):
         size = self._sheet.size
         self._look_back()
         self._began = {run: at for run, at in self._began.items() if any(view.target == run for view in self._views)}
-        look = Look(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
+        look = Canvas(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
         keep = self._marks.get(self.view, "") if anew else self._sheet.key
         keys = keys_of(self.view.kind, deep=len(self._views) > 1, plain=self._plain)
         self._sheet.show(self._page(look), keys, self._message(), keep=keep, anew=anew)
 
-    def _page(self, look: Look) -> Page:
+    def _page(self, look: Canvas) -> Page:
         view = self.view
         if not self.store.version:
             return looking()
@@ -246,7 +246,7 @@ class Gputune(App[None]):
             return self._signal_page(look)
         return keys_page(look) if view.kind == "keys" else self._nodes_page(look)
 
-    def _curves(self, node: Node, look: Look) -> Sequence[Line]:
+    def _curves(self, node: Node, look: Canvas) -> Sequence[Line]:
         """Return how a machine went; nothing of one whose feed tells no such thing, as a recording."""
         past = self.store.past
         if node.link == "recorded":
@@ -265,20 +265,20 @@ class Gputune(App[None]):
         """Return whether it is the run that was opened: a later one may have been recorded into its folder."""
         return self._began.setdefault(run.id, run.started) == run.started
 
-    def _nodes_page(self, look: Look) -> NodesPage:
+    def _nodes_page(self, look: Canvas) -> NodesPage:
         """Return the list of nodes: sorted once for all keys that are pressed between two updates."""
         of = (self.store.version, self._shown, look)
         if self._listed is None or self._listed[0] != of:
             self._listed = (of, NodesPage(self.store, self._shown, look))
         return self._listed[1]
 
-    def _signal_page(self, look: Look) -> Page:
+    def _signal_page(self, look: Canvas) -> Page:
         task = self._process()
         if task is None:
             return _gone("process", self.view.detail.partition(".")[0])
         return signals_page(task, self.store.runs.get(task.run), look)
 
-    def _page_of(self, run: RunRow, look: Look) -> Page:
+    def _page_of(self, run: RunRow, look: Canvas) -> Page:
         if self.view.kind == "share":
             return share_page(run, look, cursor=self._cursor, key=self._process_key(run))
         if self.view.kind == "finding":
@@ -302,7 +302,7 @@ class Gputune(App[None]):
             return f"/{self._text}_"
         return clean(self._said or self.store.note, 200) if self._said or self.store.note else ""
 
-    def _go(self, view: View) -> None:
+    def _go(self, view: PageView) -> None:
         """Open a view above the others; one that is open already is gone back to."""
         self._leave()
         self._views = [*self._views[: self._views.index(view)], view] if view in self._views else [*self._views, view]
@@ -382,21 +382,21 @@ class Gputune(App[None]):
             self._pending = (task, target) if task is not None and self._send is not None else None
         self._draw()
 
-    def _chosen(self, kind: str, target: str) -> View | None:
+    def _chosen(self, kind: str, target: str) -> PageView | None:
         """Return the view that the key of a line stands for, None where it is something to be done."""
         if kind == "finding":
-            return View("finding", self.view.target, target)
+            return PageView("finding", self.view.target, target)
         if kind == "run":
             run = self.store.runs.get(target)
-            return View("share" if run is not None and run.procs else "run", target)
+            return PageView("share" if run is not None and run.procs else "run", target)
         if kind == "process":
             return self._run_of(target)
         if kind == "task":
             run = self.store.runs.get(self.view.target)
-            return View("signal", self.view.target if run is None else run.node, target)
-        return View("node", target) if kind == "node" else None
+            return PageView("signal", self.view.target if run is None else run.node, target)
+        return PageView("node", target) if kind == "node" else None
 
-    def _run_of(self, process: str) -> View | None:
+    def _run_of(self, process: str) -> PageView | None:
         """Return the run of a process; where there is none, say so."""
         node = self.store.nodes.get(self.view.target)
         tasks = node.tasks if node is not None else ()
@@ -405,7 +405,7 @@ class Gputune(App[None]):
         if run is None:
             self._said = "it is in no run that gputune watches"
             return None
-        return View("share" if run.procs else "run", run.id)
+        return PageView("share" if run.procs else "run", run.id)
 
     def _process(self) -> TaskRow | None:
         """Return the process that may be sent a signal now, None where there is none any more."""
@@ -445,7 +445,7 @@ class Gputune(App[None]):
     def action_keys(self) -> None:
         """Show the keys."""
         if self.view.kind != "keys":
-            self._go(View("keys"))
+            self._go(PageView("keys"))
 
     def action_out(self) -> None:
         """Go back: to the present, to all nodes, to the view before."""
@@ -466,10 +466,13 @@ class Gputune(App[None]):
         here = kinds.index(self.view.kind) if self.view.kind in kinds else -1 if by > 0 else 0
         target = ring[(here + by) % len(ring)]
         self._leave()
-        self._views = [View("nodes"), *(view for view in ring[: kinds.index(target.kind) + 1] if view.kind != "nodes")]
+        self._views = [
+            PageView("nodes"),
+            *(view for view in ring[: kinds.index(target.kind) + 1] if view.kind != "nodes"),
+        ]
         self._draw(anew=True)
 
-    def _ring(self) -> list[View]:
+    def _ring(self) -> list[PageView]:
         """Return the screens that there are something to show on, from the marked line inwards."""
         kind, _, target = self._sheet.key.partition(":")
         run = self.store.runs.get(target if kind == "run" else self.view.target if self.view.kind in RUNS else "")
@@ -477,14 +480,16 @@ class Gputune(App[None]):
         node = self.store.nodes.get(named) or next(iter(self.store.nodes.values()), None)
         if run is None and node is not None:
             run = next(iter(self.store.runs_of(node)), None)
-        ring = [View("nodes")]
-        ring += [View("node", node.name), View("processes", node.name)] if node is not None else []
-        ring += [View("run", run.id)] if run is not None else []
-        ring += [View("share", run.id)] if run is not None and run.procs else []
+        ring = [PageView("nodes")]
+        ring += [PageView("node", node.name), PageView("processes", node.name)] if node is not None else []
+        ring += [PageView("run", run.id)] if run is not None else []
+        ring += [PageView("share", run.id)] if run is not None and run.procs else []
         findings = run.verdict.findings if run is not None and run.verdict is not None else []
         if run is not None and findings:
             chosen = target if kind == "finding" else self.view.detail
-            ring.append(View("finding", run.id, chosen if any(f.id == chosen for f in findings) else findings[0].id))
+            ring.append(
+                PageView("finding", run.id, chosen if any(f.id == chosen for f in findings) else findings[0].id)
+            )
         return ring
 
     def action_letter(self, key: str) -> None:
@@ -492,7 +497,7 @@ class Gputune(App[None]):
         if self.view.kind == "nodes" and key in SORTS:
             self._sort(SORTS[key])
         elif self.view.kind == "node" and key == "p":
-            self._go(View("processes", self.view.target))
+            self._go(PageView("processes", self.view.target))
         elif self.view.kind == "node" and key == "w":
             self._span, self._cursor = (self._span + 1) % len(SPANS), None
             self._draw()
@@ -590,7 +595,7 @@ class Gputune(App[None]):
         yield SystemCommand("Quit: leave the screen", "What is watched goes on", self.action_quit)
         yield SystemCommand("Help: keys and signs", "Every key, and how signs are read", self.action_keys)
         yield SystemCommand("Theme: light or dark", "Turn the colours", self.action_turn_theme)
-        yield SystemCommand("All nodes", "One line each", lambda: self._go(View("nodes")))
+        yield SystemCommand("All nodes", "One line each", lambda: self._go(PageView("nodes")))
         for key, by in SORTS.items():
             yield SystemCommand(f"Sort by {by}", f"Key {key}", partial(self._on_nodes, partial(self._sort, by)))
         group, find = partial(self._on_nodes, self.action_group), partial(self._on_nodes, self.action_filter)
@@ -602,15 +607,15 @@ class Gputune(App[None]):
             about = f"On {_plainly(run.node)}, {run.state}, {kind}, pid {run.pid}"
             yield SystemCommand(f"Run {name}", about, lambda run=run: self._open_run(run))
         for node in list(self.store.nodes.values())[:LISTED]:
-            view = View("processes", node.name)
+            view = PageView("processes", node.name)
             yield SystemCommand(f"Processes of {_plainly(node.name)}", "Sort, filter, tree", partial(self._go, view))
 
     def _on_nodes(self, action: Callable[[], None]) -> None:
-        self._go(View("nodes"))
+        self._go(PageView("nodes"))
         action()
 
     def _open_run(self, run: RunRow) -> None:
-        self._go(View("run", run.id))
+        self._go(PageView("run", run.id))
 
     def _handle_exception(self, error: Exception) -> None:
         """Keep what went wrong for the command to say: Textual would print a page of traceback."""

@@ -12,7 +12,7 @@ from gputune.core.hygiene import clean, is_clean
 LONGEST = 400  # characters of one string
 
 
-class Look(NamedTuple):
+class Canvas(NamedTuple):
     """What a page has to fit into: cells, and whether only plain letters may be used."""
 
     width: int = 80

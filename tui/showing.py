@@ -14,7 +14,7 @@ from gputune.tui.first import LEAVE, first_page
 from gputune.tui.leaving import Leaving
 from gputune.tui.output import Output
 from gputune.tui.roles import Roles
-from gputune.tui.views import View
+from gputune.tui.views import PageView
 
 STDERR = 2  # where Textual draws
 TURN_S = 0.001  # s: the longest that a thread keeps the interpreter from another one, as from answering a key
@@ -34,16 +34,16 @@ class Left(NamedTuple):
         return self.signal or (signal.SIGHUP if self.vanished else 0)
 
 
-class Wish(NamedTuple):
+class ScreenOptions(NamedTuple):
     """What is to be shown, and how. Signals are sent by `send`, and by nobody without it."""
 
-    start: View | None = None
+    start: PageView | None = None
     send: Send | None = None
     dark: bool = True
     plain: bool = False
 
 
-def show(make: Callable[[], Feed], wish: Wish = Wish()) -> Left:  # noqa: B008 - it cannot be changed
+def show(make: Callable[[], Feed], wish: ScreenOptions = ScreenOptions()) -> Left:  # noqa: B008 - it cannot be changed
     """Show a feed until somebody leaves, and return how. Raises what the feed raised.
 
     `make` is called in the screen's own thread, once the first page has been drawn. No colour where `NO_COLOR` is set
@@ -58,7 +58,7 @@ def show(make: Callable[[], Feed], wish: Wish = Wish()) -> Left:  # noqa: B008 -
     failed = None
     with closing(Output(STDERR, encoding, plain=wish.plain)) as output, Leaving(output) as leaving:
         roles = Roles(dark=wish.dark, colour=colour)
-        output.write(first_page(wish.start or View("nodes"), shutil.get_terminal_size(), roles, plain=wish.plain))
+        output.write(first_page(wish.start or PageView("nodes"), shutil.get_terminal_size(), roles, plain=wish.plain))
         output.flush()
         failed = _run(make, wish, output, leaving, colour=colour)
     if failed is not None and not leaving.vanished:
@@ -66,7 +66,9 @@ def show(make: Callable[[], Feed], wish: Wish = Wish()) -> Left:  # noqa: B008 -
     return Left(leaving.signal, leaving.vanished)
 
 
-def _run(make: Callable[[], Feed], wish: Wish, output: Output, leaving: Leaving, *, colour: bool) -> Exception | None:
+def _run(
+    make: Callable[[], Feed], wish: ScreenOptions, output: Output, leaving: Leaving, *, colour: bool
+) -> Exception | None:
     """Import Textual, and have it take over; return what has ended it, if it was not somebody's wish."""
     began = False
     try:

@@ -8,7 +8,7 @@ from gputune.tui.lines import Line, Lines, line
 Key: TypeAlias = tuple[str, str, str]  # what is pressed, what it does, the action
 
 
-class View(NamedTuple):
+class PageView(NamedTuple):
     """What is shown: `kind` is nodes, node, processes, run, finding, share, signal or keys; `target` which of these."""
 
     kind: str

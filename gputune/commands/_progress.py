@@ -13,7 +13,7 @@ FIRST = 0.5  # s of reading without a word: most recordings are read in less
 BEAT = 0.2  # s between two words
 
 
-class Progress:
+class ReadingProgress:
     """Takes the readings as they are read. `started` and `ended`: of the run, ns of its clock; 0 unknown."""
 
     def __init__(self, started: int, ended: int) -> None:
@@ -23,7 +23,7 @@ class Progress:
         self._shown = False
         self._wanted = sys.stderr is not None and sys.stderr.isatty()
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ReadingProgress":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

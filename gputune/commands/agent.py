@@ -107,7 +107,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return onray.run(ray)
     from gputune.nodes import agent, beside  # noqa: PLC0415 - as above
 
-    wishes = agent.Wishes(
+    wishes = agent.AgentOptions(
         name=names[-1] if names else "",
         listen=listen,
         state=state,

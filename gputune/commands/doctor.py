@@ -66,7 +66,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         raise BadUsage(
             f"`{clean(python)}` was not found", hint="like `gputune doctor --python ~/.venvs/train/bin/python`"
         )
-    rows = checks.run(checks.Place(python=python))
+    rows = checks.run(checks.Roots(python=python))
     if not wanted.stdout:
         _print(rows)
     wanted.put({"schema_version": 1, "checks": rows})

@@ -73,7 +73,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     if run.exists() and not run.is_dir():
         raise NotARun(run, os.strerror(errno.ENOTDIR), mistyped=True)
     lean()
-    wish = exporters.Wish(
+    wish = exporters.ExportRequest(
         run=opening.given(run), typed=str(run), say=_say, out=out, since=since, until=until,
     )  # fmt: skip
     sent = exporters.export(to, wish)

@@ -21,7 +21,7 @@ from gputune.core.figures import number, size
 from gputune.core.hygiene import clean
 from gputune.feeds.rows import Node, RunRow, Update
 from gputune.launch import values
-from gputune.nodes.glance import Wishes, render
+from gputune.nodes.glance import ProcessColumns, render
 from gputune.recording import lean
 from gputune.report import streams
 from gputune.wire import credentials as own
@@ -29,7 +29,7 @@ from gputune.wire.address import Address, addresses
 
 if TYPE_CHECKING:
     from gputune.nodes.feed import NodesFeed  # it imports pyarrow
-    from gputune.wire.keeping import Keeper  # as above
+    from gputune.wire.keeping import NodeKeeper  # as above
 
 HELP = f"""{__doc__}
 
@@ -52,14 +52,14 @@ NUMBERS = ((7, "devices"), (5, "busy"), (19, "memory"), (7, "power"), (9, "cpus"
 HEAD = " ".join([*(f"{name:{n}}" for n, name in COLUMNS), *(f"{name:>{n}}" for n, name in NUMBERS), " finding"])
 
 
-class Asked(NamedTuple):
+class NodesQuery(NamedTuple):
     """Asks for everything; and returns a status once what it has started has ended."""
 
-    ask: "Callable[[], Document]"
+    ask: "Callable[[], NodesDocument]"
     leave: Callable[[int], int]
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class NodesDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints; the rows are those of gputune/feeds/rows.py."""
 
     schema_version: int = 1
@@ -113,7 +113,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return _keep(places, known, keep, duration)
     if duration is not None:
         raise BadUsage("`--for` goes with `--keep`", hint="`gputune nodes m8 --keep DIR --for 10m`")
-    wishes = Wishes(command=cmd, user=user, pid=pid, colour=_colour())
+    wishes = ProcessColumns(command=cmd, user=user, pid=pid, colour=_colour())
     here = not (nodes or file)
     if interval is not None:
         return _watch(places, known, wishes, interval, here=here)
@@ -133,7 +133,7 @@ def _show(
     places: list[Address],
     known: own.Credentials | None,
     wanted: _documents.Wanted,
-    glance: Wishes | None,
+    glance: ProcessColumns | None,
     *,
     here: bool,
 ) -> int:
@@ -146,11 +146,13 @@ def _show(
     return asked.leave(_left(found))
 
 
-def _left(found: Document) -> int:
+def _left(found: NodesDocument) -> int:
     return 0 if any(node.link in {"up", "local"} for node in found.nodes) else 1
 
 
-def _watch(places: list[Address], known: own.Credentials | None, wishes: Wishes, interval: float, *, here: bool) -> int:
+def _watch(
+    places: list[Address], known: own.Credentials | None, wishes: ProcessColumns, interval: float, *, here: bool
+) -> int:
     """Print it again and again, on a terminal in its place, until a signal."""
     lean()
     from gputune.nodes.agent import signals  # noqa: PLC0415 - pyarrow comes lean, and not for --help
@@ -170,13 +172,13 @@ def _watch(places: list[Address], known: own.Credentials | None, wishes: Wishes,
 
 
 @contextmanager
-def _asked(places: list[Address], known: own.Credentials | None, *, here: bool) -> Iterator["Asked"]:
+def _asked(places: list[Address], known: own.Credentials | None, *, here: bool) -> Iterator["NodesQuery"]:
     """Give what asks all of them; a machine `here` is read here where no agent serves it."""
     if here and not Path(places[0].path).exists():
         from gputune.feeds.once import reading  # noqa: PLC0415 - not for --help
 
         with reading() as look:
-            yield Asked(lambda: _document(look(), {}), int)
+            yield NodesQuery(lambda: _document(look(), {}), int)
         return
     lean()
     from gputune.nodes.feed import NodesFeed  # noqa: PLC0415 - pyarrow comes lean, and not for --help
@@ -186,9 +188,9 @@ def _asked(places: list[Address], known: own.Credentials | None, *, here: bool) 
         feed.settle()
         if here and not any(each.answers for each in feed.rounds):  # a socket that its agent has left behind
             with _asked([replace(places[0], path="/nonexistent")], known, here=True) as asked:
-                yield Asked(asked.ask, feed.leave)
+                yield NodesQuery(asked.ask, feed.leave)
         else:
-            yield Asked(lambda: _document(feed.poll(0), _clocks(feed)), feed.leave)
+            yield NodesQuery(lambda: _document(feed.poll(0), _clocks(feed)), feed.leave)
     finally:
         feed.close()
 
@@ -198,9 +200,9 @@ def _clocks(feed: "NodesFeed") -> dict[str, dict[str, float]]:
     return {each.name: {"offset_s": each.clock[0], "uncertain_s": each.clock[1]} for each in asked}
 
 
-def _document(update: Update, clocks: dict[str, dict[str, float]]) -> Document:
+def _document(update: Update, clocks: dict[str, dict[str, float]]) -> NodesDocument:
     nodes = sorted(update.nodes, key=lambda node: node.name)
-    return Document(nodes=nodes, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks)
+    return NodesDocument(nodes=nodes, runs=sorted(update.runs, key=lambda run: run.id), clocks=clocks)
 
 
 def _colour() -> bool:
@@ -254,7 +256,7 @@ def _keep(places: list[Address], known: own.Credentials | None, folder: Path, du
     return 0 if any(thread.reader.rows for thread in threads) else 1
 
 
-def _wait(threads: "list[Keeper]", wakeup: int, duration: float | None) -> None:
+def _wait(threads: "list[NodeKeeper]", wakeup: int, duration: float | None) -> None:
     """Wait for a signal, for so many s, or until all have ended; say once of each node why nothing has come of it."""
     from gputune.wire.keeping import UNASKED  # noqa: PLC0415 - pyarrow comes lean, and not for --help
 

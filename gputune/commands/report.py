@@ -59,12 +59,12 @@ def _kept(run: Path, price: float | None) -> Verdict | None:
 
 def _anew(run: Path, price: float | None, lost: dict[str, str]) -> Verdict:
     """Judge what was recorded, but for what is damaged (`lost`); a terminal is told how far that has come."""
-    from gputune.commands._progress import Progress  # noqa: PLC0415 - a kept verdict needs none of these
+    from gputune.commands._progress import ReadingProgress  # noqa: PLC0415 - a kept verdict needs none of these
     from gputune.recording import lean  # noqa: PLC0415 - as above
     from gputune.report.rejudging import Way, rejudge  # noqa: PLC0415 - as above
 
     lean()
-    with Progress(*_clock(run)) as progress:
+    with ReadingProgress(*_clock(run)) as progress:
         return rejudge(run, {}, price=price, way=Way(beside=progress.take, lost=lost))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from gputune.core.errors import BadUsage, GputuneError
-from gputune.launch.link import Link
+from gputune.launch.link import PipeEnd
 from gputune.sweep import saved_settings
 
 
@@ -27,6 +27,6 @@ def command(ctx: click.Context, file: str, cmd: tuple[str, ...], *, quiet: bool)
 
     if not cmd:
         raise BadUsage("no command to run", hint="put it after two dashes: `gputune run -- python train.py`")
-    if not isinstance(ctx.obj, Link):
+    if not isinstance(ctx.obj, PipeEnd):
         raise GputuneError("`run` was called without its supervisor", hint="start it as `gputune run -- CMD`")
     return running.run(cmd, saved_settings.rules(Path(file)), ctx.obj, quiet=quiet)

@@ -19,10 +19,10 @@ from gputune.core import config
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.launch import values
-from gputune.launch.link import Link
+from gputune.launch.link import PipeEnd
 from gputune.sharing import jobsfile
 from gputune.sharing.metric import metric
-from gputune.sharing.spec import AUTO, Cpus, Guard, Job, Mps, OnFailure, Spec
+from gputune.sharing.spec import AUTO, Cpus, Guard, Mps, OnFailure, Spec, TaskSpec
 
 HELP = f"""{__doc__}
 
@@ -50,7 +50,7 @@ IN_THE_FILE = {  # options of one task, and how a jobs file says the same
 }
 
 
-class Share(click.Command):
+class ShareCommand(click.Command):
     """Leaves everything from TASK on as it was typed: to click, `-m` and what follows would be options of ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -76,7 +76,7 @@ class Share(click.Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OptionKind:
     """What an option's value may be, and one that is."""
 
     read: Callable[[str], object]
@@ -120,21 +120,21 @@ def _matching(pattern: "re.Pattern[str]") -> Callable[[str], str | None]:
     return lambda text: text if pattern.fullmatch(text) else None
 
 
-KINDS: dict[str, Kind] = {
-    "procs": Kind(_procs, "a number of processes: 1 or more, or `auto`", "--procs 3"),
-    "at_once": Kind(lambda text: _procs(text) or None, "a number of processes: 1 or more", "--at-once 2"),
-    "on_failure": Kind(_failure, "`continue`, `stop`, `restart` or `restart=K`", "--on-failure restart=2"),
-    "gpus": Kind(_gpus, "a list of different GPUs", "--gpus 0,1"),
-    "memory": Kind(jobsfile.memory, "a size", "--memory 6GB"),
-    "host_memory": Kind(jobsfile.memory, "a size", "--host-memory 4GB"),
-    "trial": Kind(_trial, "a time of at least a second, or 0", "--trial 10s"),
-    "stall_timeout": Kind(values.seconds, "a time of at least a second", "--stall-timeout 10m"),
-    "grace": Kind(values.seconds, "a time of at least a second", "--grace 30s"),
-    "weights": Kind(_weights, "a list of numbers above 0", "--weights 2,1,1"),
-    "min_gain": Kind(_gain, "a gain: a number above 0", "--min-gain 1.1"),
-    "index_flag": Kind(_matching(FLAG), "the name of an option", "--index-flag --shard"),
-    "num_flag": Kind(_matching(FLAG), "the name of an option", "--num-flag --shards"),
-    "index_env": Kind(_matching(PREFIX), "the beginning of a variable's name", "--index-env SHARD"),
+KINDS: dict[str, OptionKind] = {
+    "procs": OptionKind(_procs, "a number of processes: 1 or more, or `auto`", "--procs 3"),
+    "at_once": OptionKind(lambda text: _procs(text) or None, "a number of processes: 1 or more", "--at-once 2"),
+    "on_failure": OptionKind(_failure, "`continue`, `stop`, `restart` or `restart=K`", "--on-failure restart=2"),
+    "gpus": OptionKind(_gpus, "a list of different GPUs", "--gpus 0,1"),
+    "memory": OptionKind(jobsfile.memory, "a size", "--memory 6GB"),
+    "host_memory": OptionKind(jobsfile.memory, "a size", "--host-memory 4GB"),
+    "trial": OptionKind(_trial, "a time of at least a second, or 0", "--trial 10s"),
+    "stall_timeout": OptionKind(values.seconds, "a time of at least a second", "--stall-timeout 10m"),
+    "grace": OptionKind(values.seconds, "a time of at least a second", "--grace 30s"),
+    "weights": OptionKind(_weights, "a list of numbers above 0", "--weights 2,1,1"),
+    "min_gain": OptionKind(_gain, "a gain: a number above 0", "--min-gain 1.1"),
+    "index_flag": OptionKind(_matching(FLAG), "the name of an option", "--index-flag --shard"),
+    "num_flag": OptionKind(_matching(FLAG), "the name of an option", "--num-flag --shards"),
+    "index_env": OptionKind(_matching(PREFIX), "the beginning of a variable's name", "--index-env SHARD"),
 }
 
 
@@ -153,7 +153,7 @@ def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], F
     return click.option(name, metavar=metavar, callback=_value, help=text, **more)
 
 
-@click.command(cls=Share, short_help="several processes on one card", help=HELP)
+@click.command(cls=ShareCommand, short_help="several processes on one card", help=HELP)
 @_option("--procs", "N|auto", "How many, per card; auto: as many as pay.")
 @click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Several jobs: docs/share.md.")
 @click.option("--python", metavar="PATH", help="The interpreter of TASK.  [default: python in PATH]")
@@ -212,7 +212,7 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
     from gputune.sharing import preparing  # noqa: PLC0415 - not for a mistake in the options
 
     shown = msgspec.structs.replace(spec, logs=asked["log_dir"] or asked["out"] or "gputune-runs/…")
-    if asked["ray"] and isinstance(ctx.obj, Link):
+    if asked["ray"] and isinstance(ctx.obj, PipeEnd):
         raise BadUsage(
             "`--ray` was not given as an option", hint="type it: `gputune share --ray ADDRESS --procs 3 TASK`"
         )
@@ -227,7 +227,7 @@ def command(ctx: click.Context, /, **asked: Any) -> int:
         preparing.check(spec)
         _rehearse(shown)
         return 0
-    if not isinstance(ctx.obj, Link):
+    if not isinstance(ctx.obj, PipeEnd):
         raise GputuneError(
             "`share` was called without its supervisor", hint="start it as `gputune share --procs N TASK`"
         )
@@ -247,7 +247,7 @@ def _rehearse(spec: Spec) -> None:
         raise refused
 
 
-def _jobs(asked: dict[str, Any], typed: Sequence[str], *, commands: bool) -> tuple[Job, ...]:
+def _jobs(asked: dict[str, Any], typed: Sequence[str], *, commands: bool) -> tuple[TaskSpec, ...]:
     """Return the jobs. Raises BadUsage where nothing, or two things at once, are to be run."""
     words: tuple[str, ...] = asked["task"]
     if asked["jobs"] is not None:
@@ -274,17 +274,19 @@ def _jobs(asked: dict[str, Any], typed: Sequence[str], *, commands: bool) -> tup
         raise BadUsage("how many processes?", hint="like `--procs 3`, or `--procs auto`")
     argv = _argv(words, asked["python"], commands=commands)
     index_args = not asked["no_index_args"] and not asked["index_env"]
-    job = Job(argv=argv, count=count, memory=asked["memory"], host_memory=asked["host_memory"], index_args=index_args)
+    job = TaskSpec(
+        argv=argv, count=count, memory=asked["memory"], host_memory=asked["host_memory"], index_args=index_args
+    )
     return (job,)
 
 
-def _plain(text: str, number: int, count: int, asked: Mapping[str, Any]) -> Job:
+def _plain(text: str, number: int, count: int, asked: Mapping[str, Any]) -> TaskSpec:
     """Return the job of one quoted command among several."""
     try:
         argv = tuple(shlex.split(text))
     except ValueError as error:
         raise BadUsage(f"`{clean(text, 80)}` is no command: {error}", hint="quote it as for a shell") from None
-    return Job(
+    return TaskSpec(
         argv=argv,
         name=f"job{number}",
         count=count,
@@ -313,7 +315,7 @@ def _argv(words: tuple[str, ...], python: str | None, *, commands: bool) -> tupl
     return (interpreter, *words)
 
 
-def _spec(asked: dict[str, Any], jobs: tuple[Job, ...]) -> Spec:
+def _spec(asked: dict[str, Any], jobs: tuple[TaskSpec, ...]) -> Spec:
     """Return everything that was asked for. Raises BadUsage for what does not go together."""
     if asked["gpu"] and asked["gpus"]:
         raise BadUsage("`--gpu` and `--gpus` say two things", hint="`--gpu` for one card, `--gpus` for several")
@@ -357,7 +359,7 @@ def _spec(asked: dict[str, Any], jobs: tuple[Job, ...]) -> Spec:
     )
 
 
-def _weighted(jobs: tuple[Job, ...], weights: tuple[float, ...] | None) -> tuple[Job, ...]:
+def _weighted(jobs: tuple[TaskSpec, ...], weights: tuple[float, ...] | None) -> tuple[TaskSpec, ...]:
     """Return jobs with their parts of the card: a weight for each process. Raises BadUsage unless there are as many."""
     if weights is None:
         return jobs

@@ -20,10 +20,10 @@ from gputune.host import clusters
 from gputune.launch import values
 from gputune.sweep import patch, result, saved_settings
 from gputune.sweep.batches import AUTO
-from gputune.sweep.onray import Cluster, FarStarter, Share
+from gputune.sweep.onray import Cluster, FarStarter, TrialResources
 from gputune.sweep.several import Done, Several, SweepJob, as_csv, summary
 from gputune.sweep.several import as_json as several_json
-from gputune.sweep.sweeping import Wishes
+from gputune.sweep.sweeping import SweepOptions
 
 MOST_SIZES = 16
 MODULE = ("-m", "--module")
@@ -163,7 +163,7 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
     if csv_file is not None:
         saved_settings.writable(csv_file, "--csv")
     end_with_us()
-    wishes = Wishes(
+    wishes = SweepOptions(
         script=asked[0],
         out=out,
         sizes=batch_sizes,
@@ -182,7 +182,9 @@ def command(  # noqa: PLR0913 - one parameter an option: click's way
         several = Several(jobs=[SweepJob(script=each) for each in asked], wishes=wishes)
         done = several.run()
     else:
-        several, done = _in_cluster(ray, Share(cpus=ray_cpus, gpus=ray_gpus), asked, wishes, each_node=each_node)
+        several, done = _in_cluster(
+            ray, TrialResources(cpus=ray_cpus, gpus=ray_gpus), asked, wishes, each_node=each_node
+        )
     _show(several, done, wanted, to_stderr=as_patch)
     if csv_file is not None:
         csv_file.write_text(as_csv(done), encoding="utf-8")
@@ -204,7 +206,7 @@ def _check(asked: "tuple[Script, ...]", *, changes: bool, each_node: bool, where
 
 
 def _in_cluster(
-    address: str, share: Share, asked: "tuple[Script, ...]", wishes: Wishes, *, each_node: bool
+    address: str, share: TrialResources, asked: "tuple[Script, ...]", wishes: SweepOptions, *, each_node: bool
 ) -> tuple[Several, list[Done]]:
     """Sweep in a Ray cluster: each script on a node, or on every node. Raises GputuneError where there is none."""
     cluster = Cluster(clusters.connect(address), share, _tell)
@@ -241,7 +243,7 @@ def _show(several: Several, done: "list[Done]", wanted: _documents.Wanted, *, to
     wanted.put(several_json(several, done))
 
 
-def _patch(change: patch.Change, *, apply: bool, shown: bool, stopped: bool) -> None:
+def _patch(change: patch.Patch, *, apply: bool, shown: bool, stopped: bool) -> None:
     """Show the change and make it, as was asked; of a sweep that was ended it is not made: more was to be measured."""
     if shown:
         click.echo(change.diff, nl=False)

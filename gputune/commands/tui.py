@@ -29,7 +29,7 @@ TYPED = 400  # characters of a command
 PIECES = 1000  # polls at the most until all of a recording is read
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class ScreenDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What `--json` prints: the rows of `gputune/feeds/rows.py`."""
 
     schema_version: int = 1
@@ -84,12 +84,12 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     if wanted:
         wanted.put(_once(_feed(run)))
         return 0
-    from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
-    from gputune.tui.views import View  # noqa: PLC0415 - as above
+    from gputune.tui.showing import ScreenOptions, show  # noqa: PLC0415 - only where there is a screen
+    from gputune.tui.views import PageView  # noqa: PLC0415 - as above
 
-    start = View("run", shown) if shown else None
+    start = PageView("run", shown) if shown else None
     send = signalling.send if allow_signals and run is None else None
-    left = show(lambda: _feed(run), Wish(start, send, dark=not light, plain=plain))
+    left = show(lambda: _feed(run), ScreenOptions(start, send, dark=not light, plain=plain))
     if left.death:
         signals.die_of(left.death)
     return 0
@@ -142,9 +142,9 @@ def _elsewhere(  # noqa: PLR0913 - what was asked for, as it was asked
         found = _once(feed)
         wanted.put(found)
         return feed.leave(0 if any(node.link == "up" for node in found.nodes) else 1)
-    from gputune.tui.showing import Wish, show  # noqa: PLC0415 - only where there is a screen
+    from gputune.tui.showing import ScreenOptions, show  # noqa: PLC0415 - only where there is a screen
 
-    death = show(lambda: feed, Wish(dark=not light, plain=plain)).death
+    death = show(lambda: feed, ScreenOptions(dark=not light, plain=plain)).death
     feed.leave(0 if not death else 128 + death)
     if death:
         signals.die_of(death)
@@ -168,7 +168,7 @@ def _feed(run: Path | None) -> Feed:
     return RecordedFeed(run)
 
 
-def _once(feed: Feed) -> Document:
+def _once(feed: Feed) -> ScreenDocument:
     """Return everything that the feed knows after two looks at it, and one of every device."""
     from gputune.feeds import once  # noqa: PLC0415 - not before a screen
 
@@ -192,4 +192,4 @@ def _once(feed: Feed) -> Document:
             time.sleep(0 if update.more else once.AGAIN)
     finally:
         feed.close()
-    return Document(nodes=tuple(nodes.values()), runs=tuple(runs.values()))
+    return ScreenDocument(nodes=tuple(nodes.values()), runs=tuple(runs.values()))

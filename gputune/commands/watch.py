@@ -10,8 +10,8 @@ from gputune.core import config
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.launch import values
 from gputune.launch.express import FASTEST
-from gputune.launch.link import Link
-from gputune.launch.run import HZ, Wishes
+from gputune.launch.link import PipeEnd
+from gputune.launch.run import HZ, WatchOptions
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 LEAST_SIZE = 1 << 20  # bytes: a recording cannot be cut down below its first segment
@@ -185,9 +185,9 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return _on_screen(ctx, out, cmd, prove=prove, pid=pid)
     if prove:
         return _proved(ctx, out, cmd, prove, tune)
-    if pid is None and not isinstance(ctx.obj, Link):
+    if pid is None and not isinstance(ctx.obj, PipeEnd):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
-    wishes = Wishes(
+    wishes = WatchOptions(
         cmd,
         out=out,
         hz=hz,

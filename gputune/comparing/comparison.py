@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from gputune.comparing.conditions import REMEDIES, Differs, conditions
-from gputune.comparing.gate import Gate, gate
+from gputune.comparing.gate import GateResult, gate
 from gputune.comparing.interval import Between, between
 from gputune.comparing.sides import Side
 from gputune.comparing.student import MOST_RUNS, runs_for
 from gputune.comparing.subject import Subject
-from gputune.comparing.tables import CauseRow, SettingRow, ShareRow, findings, ledger, settings
+from gputune.comparing.tables import CauseRow, LedgerShareRow, SettingRow, findings, ledger, settings
 from gputune.core.hygiene import clean
 from gputune.verdict.document import SpeedupRow
 
@@ -24,7 +24,7 @@ FASTER, SLOWER, UNSURE, NOT_COMPARABLE = "faster", "slower", "unsure", "not-comp
 ABSOLUTE = "unit"  # whatever anybody says, samples are no batches
 
 
-class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `rate` is in the comparison's unit; `state` as `gputune runs` has it; `started` s of Unix time."""
 
     name: str
@@ -45,7 +45,7 @@ class SideRow(msgspec.Struct, frozen=True, kw_only=True):
 
     given: str
     rate: float
-    runs: list[RunRow]
+    runs: list[ComparedRun]
     notes: list[str]
     left_out: list[str]
 
@@ -71,9 +71,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     differs: list[Differs]
     remedies: list[str]
     settings: list[SettingRow]
-    ledger: list[ShareRow]
+    ledger: list[LedgerShareRow]
     findings: list[CauseRow]
-    gate: Gate | None
+    gate: GateResult | None
 
 
 def compare(a: Side, b: Side, *, limit: float | None = None, anyway: bool = False) -> Comparison:
@@ -151,8 +151,8 @@ def _side(side: Side, more: Sequence[str] = ()) -> SideRow:
     )
 
 
-def _run(one: Subject) -> RunRow:
-    return RunRow(
+def _run(one: Subject) -> ComparedRun:
+    return ComparedRun(
         name=clean(one.kept.name, 80),
         folder=clean(str(one.kept.place)),
         label=one.label,

@@ -11,7 +11,7 @@ from gputune.comparing.student import runs_for
 State = Literal["slower", "unsure", "passed", "unknown"]
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. `limit` is a share; `slower`: the whole interval lies beyond it; `unknown`: not comparable.
 
     `runs` is how many a side, run in turn, would settle what is unsure; null where it is settled, or none would.
@@ -22,13 +22,13 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     runs: int | None = None
 
 
-def gate(limit: float, found: Between | None) -> Gate:
+def gate(limit: float, found: Between | None) -> GateResult:
     """Return what `--fail-if-slower` comes to; `found` is None where nothing can be compared."""
     if found is None:
-        return Gate(limit=limit, state="unknown")
+        return GateResult(limit=limit, state="unknown")
     least = 1 - limit
     if found.ratio.high < least:
-        return Gate(limit=limit, state="slower")
+        return GateResult(limit=limit, state="slower")
     if found.ratio.low >= least:
-        return Gate(limit=limit, state="passed")
-    return Gate(limit=limit, state="unsure", runs=runs_for(found.spread, math.log(found.ratio.likely / least)))
+        return GateResult(limit=limit, state="passed")
+    return GateResult(limit=limit, state="unsure", runs=runs_for(found.spread, math.log(found.ratio.likely / least)))

@@ -8,7 +8,7 @@ from gputune.comparing.interval import Rate
 from gputune.core.pace import SAMPLES, STEPS, pace
 from gputune.core.sample import Json
 from gputune.runs.labels import label
-from gputune.runs.one import Kept
+from gputune.runs.one import KeptRun
 from gputune.verdict.document import CpuRow, ProcessRow, Verdict
 
 SHARED = 0.5  # of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
@@ -21,7 +21,7 @@ FASTEST = 1e12  # samples/s: what is faster, or slower than once in as many s, w
 class Subject:
     """One run, its verdict, and what its run.json says. `rate` is None where no training was seen."""
 
-    kept: Kept
+    kept: KeptRun
     verdict: Verdict
     rate: Rate | None
     unit: str
@@ -47,7 +47,7 @@ class Subject:
         return max([len(self.ranks), *(row.world_size or 0 for row in self.ranks)])
 
 
-def subject(one: Kept) -> Subject:
+def subject(one: KeptRun) -> Subject:
     """Return a run as it is compared. Raises as reading its verdict does."""
     verdict = one.verdict()
     value, unit = _pace(verdict)
@@ -55,7 +55,7 @@ def subject(one: Kept) -> Subject:
     return Subject(kept=one, verdict=verdict, rate=_rate(one, verdict, value) if value and known else None, unit=unit)
 
 
-def _rate(one: Kept, verdict: Verdict, value: float) -> Rate:
+def _rate(one: KeptRun, verdict: Verdict, value: float) -> Rate:
     error = min(1.0, max(0.0, verdict.rate_error or 0.0))
     return Rate(value=value, error=error, taken=taken(verdict), at=one.started or _moment(verdict.started))
 

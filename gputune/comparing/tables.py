@@ -26,7 +26,7 @@ class SettingRow(msgspec.Struct, frozen=True, kw_only=True):
     b: str
 
 
-class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerShareRow(msgspec.Struct, frozen=True, kw_only=True):
     """A word of the ledger: its share of wall time, mean over a side's runs, and the difference with its interval."""
 
     span: str
@@ -89,17 +89,17 @@ def _words(a: Side, b: Side) -> tuple[str, str]:
     return clean(first, LONGEST) or "-", clean(second, LONGEST) or "-"
 
 
-def ledger(a: Side, b: Side) -> list[ShareRow]:
+def ledger(a: Side, b: Side) -> list[LedgerShareRow]:
     """Return where the time of both sides went, the largest share first."""
     spans = {row.span for each in (*a.subjects, *b.subjects) for row in each.verdict.ledger}
     rows = [_share(span, a, b) for span in spans]
     return sorted(rows, key=lambda row: (-max(row.a, row.b), row.span))
 
 
-def _share(span: str, a: Side, b: Side) -> ShareRow:
+def _share(span: str, a: Side, b: Side) -> LedgerShareRow:
     first, second = (fmean(_of(each, span) for each in side.subjects) for side in (a, b))
     half = _half(span, a, b)
-    return ShareRow(
+    return LedgerShareRow(
         span=span, a=first, b=second, difference=second - first, low=second - first - half, high=second - first + half
     )
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from gputune.comparing.comparison import FASTER, NOT_COMPARABLE, SLOWER, Comparison, SideRow
-from gputune.comparing.gate import Gate
+from gputune.comparing.gate import GateResult
 from gputune.comparing.interval import FLOOR
 from gputune.comparing.student import MOST_RUNS
-from gputune.comparing.tables import CauseRow, ShareRow
+from gputune.comparing.tables import CauseRow, LedgerShareRow
 from gputune.report.words import clip, likely, number, percent, times
 
 SMALL = 0.005  # of wall time: words of the ledger with less on both sides have no line
@@ -53,7 +53,7 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in whole]
 
 
-def _share(row: ShareRow) -> tuple[str, ...]:
+def _share(row: LedgerShareRow) -> tuple[str, ...]:
     ends = f"{100 * row.difference:+.0f} ({100 * row.low:+.0f} to {100 * row.high:+.0f})"
     return row.span, percent(row.a), percent(row.b), ends
 
@@ -113,7 +113,7 @@ def _runs(count: int | None, what: str) -> str:
     return f"about {count} runs a side, in turn, would settle it, if they go on to differ by as much"
 
 
-def _gate(found: Gate | None) -> Iterable[str]:
+def _gate(found: GateResult | None) -> Iterable[str]:
     if found is None:
         return []
     limit = f"{found.limit:.3g}" if found.limit < 0.01 else percent(found.limit)

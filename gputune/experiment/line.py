@@ -19,7 +19,7 @@ KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the old
 
 
 @dataclass(slots=True)
-class Line(Moments):
+class BatchTimes(Moments):
     """Batches of one loader in one process: when each was there (ns), and how many samples it held.
 
     `clock` is the host's time without the pauses before it, `waits` (ns) what the loop waited for it. `resumed` is 1 of
@@ -55,11 +55,11 @@ class Line(Moments):
         """Return how many batches with a time came after `begin` (ns)."""
         return max(0, self.known - bisect_right(self.ends, begin))
 
-    def after(self, begin: int, most: int) -> "Line":
+    def after(self, begin: int, most: int) -> "BatchTimes":
         """Return the first `most` batches with a time that came after `begin` (ns)."""
         first = bisect_right(self.ends, begin)
         kept = slice(first, first + min(most, self.since(begin)))
-        found = Line(
+        found = BatchTimes(
             ends=self.ends[kept],
             clock=self._clock(kept)[kept],
             samples=self.samples[kept],

@@ -55,7 +55,7 @@ class StartPlan:
     recorded: bool = False  # its recording is kept beside its log
 
 
-class Live:
+class LiveStart:
     """One start that goes on. `special` goes to the guest with the rest of GPUTUNE_TRIAL. `end()` it, whatever comes.
 
     It writes as ever, or where it is `writable`. Raises OSError where it cannot be started.

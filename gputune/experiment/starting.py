@@ -17,7 +17,7 @@ from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.core.sample import Json
 from gputune.experiment.filling import ran_out, shortage
-from gputune.experiment.living import GRACE_S, Live, StartPlan
+from gputune.experiment.living import GRACE_S, LiveStart, StartPlan
 from gputune.experiment.measured import scatter
 from gputune.experiment.rungs import RUNGS
 from gputune.experiment.timeline import WARM_UP
@@ -109,7 +109,7 @@ def start(  # noqa: PLR0913 - what a start is made of
     else the one that is waited for most. `judge` is asked at each rung whether it goes on (`rungs.py`).
     """
     told = Hopes(judge, plan.folder / f"stop-{os.urandom(4).hex()}") if judge is not None else None
-    live = Live(plan, name, rules, writable, **special, **({"stop": str(told.file)} if told is not None else {}))
+    live = LiveStart(plan, name, rules, writable, **special, **({"stop": str(told.file)} if told is not None else {}))
     try:
         why, memory = _follow(live, plan, where, within, told)
     finally:
@@ -132,7 +132,7 @@ class Stragglers:
         self._moved = 0.0  # s of the start at which one of them last had a batch
         self._came = -1
 
-    def are_over(self, live: Live) -> bool:
+    def are_over(self, live: LiveStart) -> bool:
         """Return whether they have had a Ctrl-C, as nothing came to them any more, and time for their `finally`."""
         behind = live.timeline.behind() & live.timeline.trainings()
         if not behind:
@@ -156,7 +156,7 @@ class Hopes:
         self._judge = judge
         self._left = deque(sorted(RUNGS))
 
-    def look(self, live: Live, where: str, age: float, whole: float) -> None:
+    def look(self, live: LiveStart, where: str, age: float, whole: float) -> None:
         """Ask the judge, where `age` s of `whole` bring the trial to its next rung and its rate is known."""
         if not self._left or age < self._left[0] * whole:
             return
@@ -170,7 +170,7 @@ class Hopes:
             self.given_up = f"given up after {age:.1f} of {whole:.1f} s: far behind the best"
 
 
-def _follow(live: Live, plan: StartPlan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:
+def _follow(live: LiveStart, plan: StartPlan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:
     """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
     first = 0.0
     memory = None
@@ -193,7 +193,7 @@ def _follow(live: Live, plan: StartPlan, where: str, within: float, hopes: Hopes
     return "", memory
 
 
-def outcome(live: Live, where: str, why: str, skip: int = 0) -> Start:
+def outcome(live: LiveStart, where: str, why: str, skip: int = 0) -> Start:
     """Return what came of a start that is over. `why`: the reason for which it was ended from here, if it was."""
     run, told, status = live.features(), live.timeline, live.status
     where = where or most_waited(run)
@@ -227,7 +227,7 @@ def outcome(live: Live, where: str, why: str, skip: int = 0) -> Start:
     )
 
 
-def _ended_well(live: Live, run: Features) -> bool:
+def _ended_well(live: LiveStart, run: Features) -> bool:
     """Return whether a start that left with a status did so because its trial was over.
 
     So its guest has it end where a thread iterates the loader, and so end ranks of whom one had its batches first.

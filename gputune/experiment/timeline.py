@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from gputune.core.events import END, FAILED, Event, Kind, Record, SpanCode
 from gputune.core.pace import BATCHES, SAMPLES, STEPS, Pace
 from gputune.core.sample import Guest, Json, Note, Open, Reading
-from gputune.experiment.line import BLOCKS, Line
+from gputune.experiment.line import BLOCKS, BatchTimes
 from gputune.features.concurrent_loaders import ALONE, Companions, Company
 from gputune.gathering import device_time
 from gputune.gathering.device_time import DeviceTime
@@ -32,7 +32,7 @@ class Timeline:
 
     def __init__(self, *, whole: bool = False) -> None:
         self._left_out = frozenset[int]() if whole else PAUSES
-        self._steps: dict[int, Line] | None = {} if whole else None  # process to its optimizer's steps
+        self._steps: dict[int, BatchTimes] | None = {} if whole else None  # process to its optimizer's steps
         self.notes: list[tuple[int, Mapping[str, Json]]] = []  # (process, note)
         self.loaders: dict[str, Mapping[str, Json]] = {}  # where a loader was built to its settings, as last told
         self.pids: dict[int, int] = {}  # process to its pid, of those that live
@@ -44,7 +44,7 @@ class Timeline:
         self._begun: set[tuple[int, int]] = set()  # iterators that have given no batch yet
         self._apart: dict[tuple[int, int], int] = {}  # the same of iterators made with gradients off
         self.apart: dict[str, int] = {}  # where a loader was built to its batches with gradients off
-        self._lines: dict[str, dict[int, Line]] = {}
+        self._lines: dict[str, dict[int, BatchTimes]] = {}
         self._companions: dict[tuple[int, str], Companions] = {}  # (process, where loaders were built)
         self._ended: set[int] = set()
         self._passed: set[str] = set()  # places whose loader came to the end of a pass
@@ -101,7 +101,7 @@ class Timeline:
                 if event.process in lines:
                     lines[event.process].catch_up()
         elif record.kind == Kind.STEP and self._steps is not None:
-            line = self._steps.setdefault(event.process, Line(self._time(event.process)))
+            line = self._steps.setdefault(event.process, BatchTimes(self._time(event.process)))
             line.add(record.t1, 0, 0, first=True)
         elif record.kind == Kind.BATCH and record.code & END:
             self._passed.add(self._places.get((event.process, self._training.get((event.process, record.a), -1)), ""))
@@ -132,7 +132,7 @@ class Timeline:
         elif loader is not None:
             where = self._places.get((process, loader), "")
             lines = self._lines.setdefault(where, {})
-            line = lines.setdefault(process, Line(self._time(process)))
+            line = lines.setdefault(process, BatchTimes(self._time(process)))
             paused, first = self._paused.get(process, (0, 0))[0], iterator in self._begun
             self._begun.discard(iterator)
             line.add(record.t1, paused, record.c, record.t1 - record.t0, first=first)

@@ -24,7 +24,7 @@ OPTIONS = {"out": "--out", "stretch": "--from and --until"}  # what a wish may h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ExportRequest:
     """What is to be exported. `stretch`: from and to, s after the run's start; None where nothing was said.
 
     `say` takes sentences for whoever asked. `run` is the run's folder and `typed` what the user calls it. `own`: it was
@@ -72,7 +72,7 @@ def lacking(name: str) -> str:
     return next((package for package in plugins.load(ROOM, name).NEEDS if find_spec(package) is None), "")
 
 
-def export(name: str, wish: Wish) -> Sent:
+def export(name: str, wish: ExportRequest) -> Sent:
     """Take a run there. Raises BadUsage for what it has no use for, GputuneError where it cannot be done."""
     exporter = plugins.load(ROOM, name)
     given = {"out": wish.out is not None, "stretch": (wish.since, wish.until) != (None, None)}

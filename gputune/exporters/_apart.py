@@ -42,7 +42,7 @@ def _exported(name: str, folder: Path, typed: str) -> str:
     """Return where a run went, or why it did not."""
     said: list[str] = []
     try:
-        sent = exporters.export(name, exporters.Wish(run=folder, typed=typed, say=said.append, own=True))
+        sent = exporters.export(name, exporters.ExportRequest(run=folder, typed=typed, say=said.append, own=True))
     except GputuneError as error:
         return f"error: {clean(str(error.args[0]), 300)}; hint: {error.hint}"
     except Exception as error:  # noqa: BLE001 - nobody hears a traceback

@@ -1,7 +1,7 @@
 """What the columns of the tables of records are, in the words of docs/recording.md: for `columns.csv`."""
 
 from gputune.core.sample import Metric
-from gputune.recording.spreadsheet import Column
+from gputune.recording.spreadsheet import SpreadsheetColumn
 
 COMMON = {
     "time": "when it began",
@@ -57,7 +57,7 @@ TABLES: dict[str, dict[str, str]] = {
 }
 
 
-def told(column: Column, metrics: dict[str, Metric]) -> tuple[str, str, str, str, str]:
+def told(column: SpreadsheetColumn, metrics: dict[str, Metric]) -> tuple[str, str, str, str, str]:
     """Return a row of `columns.csv`: table, column, unit, gauge or counter, meaning."""
     metric = metrics.get(column.name) if column.table == "samples" else None
     if metric is not None:

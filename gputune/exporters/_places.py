@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gputune.core import opening, replacing
 from gputune.core.errors import BadUsage, GputuneError
-from gputune.exporters import Wish
+from gputune.exporters import ExportRequest
 from gputune.launch import job
 from gputune.recording import stretch
 from gputune.recording.about import NotARun
@@ -25,13 +25,13 @@ def seats(run: Path) -> list[Path]:
     return found
 
 
-def lasted(wish: Wish, lost: dict[str, str]) -> Stretch:
+def lasted(wish: ExportRequest, lost: dict[str, str]) -> Stretch:
     """Return from when to when the run goes, so far, in all its recordings."""
     found = [stretch.lasted(seat, lost) for seat in seats(wish.run)]
     return Stretch(min(each.since for each in found), max(each.until for each in found))
 
 
-def empty(wish: Wish, lost: dict[str, str]) -> GputuneError:
+def empty(wish: ExportRequest, lost: dict[str, str]) -> GputuneError:
     """Return what is to be said where there is nothing to be exported."""
     hint = "it ended before anything was read, has just begun, or was not recorded at that time"
     file, why = next(iter(lost.items()), ("", ""))
@@ -40,7 +40,7 @@ def empty(wish: Wish, lost: dict[str, str]) -> GputuneError:
     )
 
 
-def asked(wish: Wish, whole: Stretch, least: float) -> Stretch:
+def asked(wish: ExportRequest, whole: Stretch, least: float) -> Stretch:
     """Return the stretch of time that was asked for; where one end was, it has `least` seconds. Raises BadUsage."""
     since, until = wish.since, wish.until
     if since is not None and since * US >= whole.until - whole.since:
@@ -53,7 +53,7 @@ def asked(wish: Wish, whole: Stretch, least: float) -> Stretch:
     return Stretch(whole.since + round(begin * US), whole.since + round(end * US))
 
 
-def keep(wish: Wish, name: str, data: bytes) -> Path:
+def keep(wish: ExportRequest, name: str, data: bytes) -> Path:
     """Write a file where `--out` says, or by this name into the run's folder; return it. Raises GputuneError."""
     if wish.out is not None:
         why = replacing.put(str(wish.out), data)
@@ -68,7 +68,7 @@ def keep(wish: Wish, name: str, data: bytes) -> Path:
     return Path(wish.typed, name)
 
 
-def refused(wish: Wish, error: OSError) -> GputuneError:
+def refused(wish: ExportRequest, error: OSError) -> GputuneError:
     """Return what is to be said where an export cannot be written, or a table of the run not be read for it."""
     table = Path(os.fsdecode(error.filename or ""))
     if table.parts and table.parts[0] in TABLES:  # they are opened by their names in the run's folder

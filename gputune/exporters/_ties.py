@@ -17,7 +17,7 @@ KINDS = (int(Kind.ITERATOR), int(Kind.MEMBER))
 SLACK = 1000  # µs that the grid of a recording may move the end of a making behind that of its next()
 
 
-class Pass(NamedTuple):
+class LoaderPass(NamedTuple):
     """A pass over a loader: iterator of a process, when it began (µs), its workers."""
 
     process: int
@@ -29,11 +29,11 @@ class Pass(NamedTuple):
 class Made(NamedTuple):
     """A batch by its number in its pass."""
 
-    of: Pass
+    of: LoaderPass
     number: int
 
 
-class Known:
+class KnownPasses:
     """What a recording says of its processes and passes, up to a moment."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Known:
         self.sites: dict[tuple[int, int], str] = {}
         self.ranks: dict[int, int] = {}
         self.numbers: dict[int, int] = {}  # process of a worker to its number
-        self.passes: dict[tuple[int, int], list[Pass]] = {}
+        self.passes: dict[tuple[int, int], list[LoaderPass]] = {}
         self.owner: dict[int, list[tuple[int, int, int]]] = {}  # pid of a worker to (since, process, iterator)
         self._ordered: dict[tuple[int, int], bool] = {}
 
@@ -73,9 +73,9 @@ class Known:
     def _began(self, row: Row) -> None:
         process, iterator, workers = row["process"], row["a"], row["c"]
         workers = workers if self._ordered.get((process, row["b"]), False) else 0
-        self.passes.setdefault((process, iterator), []).append(Pass(process, iterator, row["t"], workers))
+        self.passes.setdefault((process, iterator), []).append(LoaderPass(process, iterator, row["t"], workers))
 
-    def pass_at(self, process: int, iterator: int, t: int) -> Pass | None:
+    def pass_at(self, process: int, iterator: int, t: int) -> LoaderPass | None:
         """Return the pass of an iterator at a moment."""
         begun = [one for one in self.passes.get((process, iterator), ()) if one.began <= t]
         return begun[-1] if begun else None
@@ -86,15 +86,15 @@ class Known:
         owners = self.owner.get(guest.get("pid", 0))
         return owners[-1][1] if owners else None
 
-    def pass_of(self, worker: int, t: int) -> Pass | None:
+    def pass_of(self, worker: int, t: int) -> LoaderPass | None:
         """Return the pass for which a worker makes a batch at a moment."""
         owners = [o for o in self.owner.get(self.guests.get(worker, {}).get("pid", 0), ()) if o[0] <= t + SLACK]
         return self.pass_at(owners[-1][1], owners[-1][2], t) if owners else None
 
 
-def known(folder: Path, until: int, lost: dict[str, str]) -> Known:
+def known(folder: Path, until: int, lost: dict[str, str]) -> KnownPasses:
     """Return what is said of the run's processes before `until` (µs)."""
-    found = Known()
+    found = KnownPasses()
     before = Stretch(0, until)
     for piece in stretch.pieces(folder, ("notes", "events"), before, lost):
         found.take(stretch.within(piece, before, KINDS))
@@ -104,13 +104,13 @@ def known(folder: Path, until: int, lost: dict[str, str]) -> Known:
 class Ties:
     """Counts the makings of each worker from its pass's begin on. `gone`: µs up to which records are missing."""
 
-    def __init__(self, folder: Path, about: Known, since: int, lost: dict[str, str], gone: int = 0) -> None:
+    def __init__(self, folder: Path, about: KnownPasses, since: int, lost: dict[str, str], gone: int = 0) -> None:
         self._about = about
         self._gone = gone
         began = {w: p.began for w in about.numbers if (p := about.pass_of(w, since)) is not None and p.began < since}
         before = stretch.made_before(folder, began, since, lost)
         self._count = {w: (about.pass_of(w, since), before[w]) for w in began}
-        self._broken: set[Pass] = set()
+        self._broken: set[LoaderPass] = set()
 
     def made(self, worker: int, t: int) -> Made | None:
         """Return which batch a worker makes that begins at `t`; None where it is not known. Each is to be told once."""
@@ -135,7 +135,7 @@ class Ties:
             self._broken.add(made.of)
         return fits
 
-    def _holds(self, of: Pass) -> bool:
+    def _holds(self, of: LoaderPass) -> bool:
         return of.workers > 0 and of.began >= self._gone and of not in self._broken
 
 

@@ -13,7 +13,7 @@ import msgspec
 from gputune.core import opening
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
-from gputune.exporters import Wish
+from gputune.exporters import ExportRequest
 from gputune.exporters._places import seats
 from gputune.recording.about import read
 from gputune.recording.folder import FINDINGS, REPORT
@@ -28,7 +28,7 @@ HEAD = ("finding", "severity", "share_lost", "low", "likely", "high", "says", "d
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ExportedVerdict:
     """A verdict: as it is kept, in flat values (None left out), and its findings as a table."""
 
     verdict: Verdict
@@ -66,20 +66,20 @@ def _gain(speedup: SpeedupRow) -> tuple[float, float, float]:
     return speedup.low, speedup.likely, speedup.high
 
 
-def told(wish: Wish, lost: dict[str, str]) -> Told:
+def told(wish: ExportRequest, lost: dict[str, str]) -> ExportedVerdict:
     """Return the verdict at the end of a run, as it was given; of one without it, what can be said by now."""
     page = wish.run / REPORT
     page_there = page if page.is_file() and not page.is_symlink() else None
     with contextlib.suppress(OSError, msgspec.DecodeError):
         document = opening.read(wish.run / FINDINGS)
-        return Told(decoded(document, wish.run), document, page_there)
+        return ExportedVerdict(decoded(document, wish.run), document, page_there)
     verdict = rejudge(wish.run, way=Way(lost=lost))
     if verdict.exit_code is None:
         wish.say("the run goes on, or was cut off: this is its verdict so far")
-    return Told(verdict, to_json(verdict), page_there)
+    return ExportedVerdict(verdict, to_json(verdict), page_there)
 
 
-def noted(wish: Wish, kind: str) -> dict[str, Any] | None:
+def noted(wish: ExportRequest, kind: str) -> dict[str, Any] | None:
     """Return what was noted of the run that the script logs to, by the lowest rank; None where it logs to none."""
     found = [note for seat in seats(wish.run) for note in _notes(seat) if note.get("kind") == kind]
     if len(found) > 1:
@@ -102,7 +102,7 @@ def _notes(seat: Path) -> list[dict[str, Any]]:
     return [note for _, note in sorted(notes, key=lambda note: note[0])]
 
 
-def check_address(wish: Wish, name: str, address: str, here: tuple[str, str]) -> None:
+def check_address(wish: ExportRequest, name: str, address: str, here: tuple[str, str]) -> None:
     """Raise Elsewhere where a run would be told at a place that somebody else may have written into its folder.
 
     `here`: the variable that says where a tracker is, and what it, or the tracker's settings, say now. Who is asked
@@ -122,12 +122,12 @@ def check_address(wish: Wish, name: str, address: str, here: tuple[str, str]) ->
 class Elsewhere(GputuneError):  # noqa: N818 - named for what happened
     """The script's run is at a place that the user has not named."""
 
-    def __init__(self, name: str, where: str, setting: str, wish: Wish) -> None:
+    def __init__(self, name: str, where: str, setting: str, wish: ExportRequest) -> None:
         hint = f"if that is right: `{clean(setting)} gputune export {clean(wish.typed)} --to {name}`"
         super().__init__(f"the script's run of {name} is at {where}", hint=hint)
 
 
-class Refused(GputuneError):  # noqa: N818 - named for what happened
+class TrackerRefused(GputuneError):  # noqa: N818 - named for what happened
     """A tracker would not take it."""
 
     def __init__(self, name: str, error: BaseException, hint: str) -> None:
@@ -144,4 +144,4 @@ def asking(name: str, hint: str) -> Iterator[None]:
     except GputuneError:
         raise
     except Exception as error:  # each package has errors of many kinds, and the network more
-        raise Refused(name, error, hint) from error
+        raise TrackerRefused(name, error, hint) from error

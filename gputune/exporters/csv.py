@@ -16,13 +16,13 @@ from typing import IO
 from gputune.core import replacing
 from gputune.core.errors import BadUsage
 from gputune.core.sample import Metric
-from gputune.exporters import Sent, Wish
+from gputune.exporters import ExportRequest, Sent
 from gputune.exporters._columns import told
 from gputune.exporters._places import EVER, asked, empty, lasted, refused, seats
 from gputune.launch.job import SEAT
 from gputune.recording import spreadsheet
 from gputune.recording.folder import TABLES
-from gputune.recording.spreadsheet import Column, Open
+from gputune.recording.spreadsheet import Open, SpreadsheetColumn
 from gputune.recording.stretch import US, Stretch
 
 TAKES = frozenset({"out", "stretch"})
@@ -31,7 +31,7 @@ NAME = "csv"
 HEAD = ("table", "column", "unit", "kind", "meaning")
 
 
-def export(wish: Wish) -> Sent:
+def export(wish: ExportRequest) -> Sent:
     """Write the tables. Raises BadUsage where `--out` names a folder that is not empty, GputuneError as `_places`."""
     lost: dict[str, str] = {}
     place = _place(wish)
@@ -52,7 +52,7 @@ def export(wish: Wish) -> Sent:
     return Sent(to=NAME, where=str(shown), from_s=wish.since, to_s=wish.until, lost=lost)
 
 
-def _place(wish: Wish) -> Path:
+def _place(wish: ExportRequest) -> Path:
     """Return the folder, or the archive, that the tables go into."""
     place = wish.run / NAME if wish.out is None else wish.out
     if wish.out is None and place.is_symlink():  # in the folder of a run no link leads anywhere
@@ -74,10 +74,10 @@ def _clear(place: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _write(wish: Wish, chosen: Stretch, make: Open, lost: dict[str, str]) -> None:
+def _write(wish: ExportRequest, chosen: Stretch, make: Open, lost: dict[str, str]) -> None:
     folders = seats(wish.run)
     metrics: dict[str, Metric] = {}
-    columns: dict[Column, None] = {}  # as a set that keeps its order
+    columns: dict[SpreadsheetColumn, None] = {}  # as a set that keeps its order
     for folder in folders:
         known = spreadsheet.metrics(folder, chosen, lost)
         before = "" if len(folders) == 1 else f"{folder.name}/"

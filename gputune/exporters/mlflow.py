@@ -8,8 +8,8 @@ import json
 import os
 from typing import Any
 
-from gputune.exporters import Sent, Wish
-from gputune.exporters._told import HEAD, KEY, Told, asking, check_address, noted, told
+from gputune.exporters import ExportRequest, Sent
+from gputune.exporters._told import HEAD, KEY, ExportedVerdict, asking, check_address, noted, told
 
 TAKES: frozenset[str] = frozenset()
 NEEDS = ("mlflow",)
@@ -25,7 +25,7 @@ PATIENCE = {
 DEFAULT = "0"  # the experiment that is always there
 
 
-def export(wish: Wish) -> Sent:
+def export(wish: ExportRequest) -> Sent:
     """Tell the run."""
     lost: dict[str, str] = {}
     what = told(wish, lost)
@@ -47,7 +47,7 @@ def export(wish: Wish) -> Sent:
     return Sent(to=NAME, where=run, lost=lost)
 
 
-def _made(client: Any, wish: Wish) -> str:
+def _made(client: Any, wish: ExportRequest) -> str:
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "")
     known = client.get_experiment_by_name(name) if name else None
     experiment = known.experiment_id if known else client.create_experiment(name) if name else _given()
@@ -58,7 +58,7 @@ def _given() -> str:
     return os.environ.get("MLFLOW_EXPERIMENT_ID", DEFAULT)
 
 
-def _tell(client: Any, run: str, what: Told) -> None:
+def _tell(client: Any, run: str, what: ExportedVerdict) -> None:
     for name, value in what.summary.items():
         if isinstance(value, str):
             client.set_tag(run, name, value)

@@ -13,7 +13,7 @@ import msgspec
 
 from gputune.core import opening, replacing
 from gputune.core.errors import BadUsage
-from gputune.exporters import Sent, Wish
+from gputune.exporters import ExportRequest, Sent
 from gputune.exporters._minute import MINUTE, WAIT, worst
 from gputune.exporters._places import EVER, asked, empty, keep, lasted, seats
 from gputune.exporters._trace import Seat
@@ -35,7 +35,7 @@ class _Startup(msgspec.Struct):
     startup_s: float = 0.0
 
 
-def export(wish: Wish) -> Sent:
+def export(wish: ExportRequest) -> Sent:
     """Write the trace. Raises GputuneError where nothing lies in the stretch, or the file cannot be written."""
     why = replacing.unfit(str(wish.out)) if wish.out else ""
     if why:
@@ -58,7 +58,7 @@ def export(wish: Wish) -> Sent:
     return Sent(to="perfetto", where=str(where), from_s=(begins - start) / US, to_s=(until - start) / US, lost=lost)
 
 
-def _chosen(wish: Wish, parts: list[Seat], whole: Stretch, lost: dict[str, str]) -> Stretch:
+def _chosen(wish: ExportRequest, parts: list[Seat], whole: Stretch, lost: dict[str, str]) -> Stretch:
     """Return what was asked for; where nothing was, a minute, and say which."""
     if (wish.since, wish.until) != (None, None):
         return asked(wish, whole, MINUTE)

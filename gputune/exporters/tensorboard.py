@@ -11,8 +11,8 @@ from typing import Any
 from gputune.core import opening
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
-from gputune.exporters import Sent, Wish
-from gputune.exporters._told import HEAD, KEY, Told, asking, noted, told
+from gputune.exporters import ExportRequest, Sent
+from gputune.exporters._told import HEAD, KEY, ExportedVerdict, asking, noted, told
 
 TAKES = frozenset({"out"})
 NEEDS = ("tensorboard",)
@@ -21,7 +21,7 @@ HINT = "`--out DIR` names another log folder"
 RUNS = "runs"  # torch's own default, and what people give to `tensorboard --logdir`
 
 
-def export(wish: Wish) -> Sent:
+def export(wish: ExportRequest) -> Sent:
     """Add a file of events to the folder."""
     lost: dict[str, str] = {}
     what = told(wish, lost)
@@ -35,7 +35,7 @@ def export(wish: Wish) -> Sent:
     return Sent(to=NAME, where=folder, lost=lost)
 
 
-def _write(folder: str, what: Told) -> None:
+def _write(folder: str, what: ExportedVerdict) -> None:
     from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415 - only where it is asked for
     from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415 - as above
     from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415 - as above
@@ -64,6 +64,6 @@ def _text(make: Any, tag: str, text: str) -> Any:
     return make(tag=tag, metadata=about, tensor=tensor)
 
 
-def _table(what: Told) -> str:
+def _table(what: ExportedVerdict) -> str:
     lines = [HEAD, ["---"] * len(HEAD), *what.rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

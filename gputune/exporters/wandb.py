@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gputune.core import opening
-from gputune.exporters import Sent, Wish
-from gputune.exporters._told import HEAD, KEY, Told, asking, check_address, noted, told
+from gputune.exporters import ExportRequest, Sent
+from gputune.exporters._told import HEAD, KEY, ExportedVerdict, asking, check_address, noted, told
 
 TAKES: frozenset[str] = frozenset()
 NEEDS = ("wandb",)
@@ -25,7 +25,7 @@ PATIENCE = 30.0  # s for a server to answer
 OFFLINE = ("offline", "dryrun")
 
 
-def export(wish: Wish) -> Sent:
+def export(wish: ExportRequest) -> Sent:
     """Tell the run."""
     lost: dict[str, str] = {}
     what = told(wish, lost)
@@ -50,7 +50,7 @@ def export(wish: Wish) -> Sent:
 
 
 @contextmanager
-def _run(wandb: Any, wish: Wish, note: dict[str, Any] | None, status: int) -> Iterator[Any]:
+def _run(wandb: Any, wish: ExportRequest, note: dict[str, Any] | None, status: int) -> Iterator[Any]:
     """Give the script's run, gone on with, or a new one; it ends with the status that it had."""
     offline = os.environ.get("WANDB_MODE") in OFFLINE or bool(note and note.get("offline"))
     with tempfile.TemporaryDirectory(prefix="gputune-wandb-") as scratch:
@@ -76,20 +76,20 @@ def _run(wandb: Any, wish: Wish, note: dict[str, Any] | None, status: int) -> It
         run.finish(exit_code=status)
 
 
-def _which(wish: Wish, note: dict[str, Any] | None) -> dict[str, Any]:
+def _which(wish: ExportRequest, note: dict[str, Any] | None) -> dict[str, Any]:
     if note is None:
         return {"project": os.environ.get("WANDB_PROJECT", KEY), "name": wish.run.resolve().name}
     return {"id": note["id"], "project": note.get("project") or None, "entity": note.get("entity") or None}
 
 
-def _beside(wish: Wish, note: dict[str, Any] | None) -> Path:
+def _beside(wish: ExportRequest, note: dict[str, Any] | None) -> Path:
     """Return the folder below which the script's offline run lies, where it is still there; else the run's own."""
     there = Path(str(note.get("folder", ""))) if note else wish.run
     is_there = note is not None and there.is_dir() and there.parent.name == NAME and opening.is_mine(there)
     return there.parent.parent if is_there else wish.run
 
 
-def _tell(wandb: Any, run: Any, what: Told) -> None:
+def _tell(wandb: Any, run: Any, what: ExportedVerdict) -> None:
     run.summary.update(what.summary)
     run.summary[f"{KEY}/findings"] = wandb.Table(columns=list(HEAD), data=what.rows)
     artifact = wandb.Artifact(f"{KEY}-{run.id}", type=KEY)

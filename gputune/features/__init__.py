@@ -404,7 +404,7 @@ class Afterwork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class SyncRound:
     """One round of a rank: from the end of one meeting with the other ranks to the end of the next. Times in s.
 
     `own` is what the rank takes by itself, `apart` the rest, in which it waits for others and for the transfer. A
@@ -660,7 +660,7 @@ class Process:
     margins: Mapping[str, float] = field(default_factory=dict)  # of `ledger` where only stacks told it: ± share, 95 %
     step_parts: Mapping[str, float] = field(default_factory=dict)  # of its step, likewise: share of all stacks
     looks: int = 0  # bursts in which those stacks were taken; 0 where the ledger is of spans
-    meetings: tuple[Meeting, ...] = ()  # rounds between meetings with other ranks, steady state
+    meetings: tuple[SyncRound, ...] = ()  # rounds between meetings with other ranks, steady state
     rounds: int = 0  # of these in the whole run, those that were not timed included
     acting: Acting | None = None  # None where it steps no environments
 
@@ -703,7 +703,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class PcieLink:
     """The PCIe link of a device: the best that it was seen to be while the device was busy, and what it can be.
 
     An idle device lowers the generation of its link. `..._most` is of device and slot together, by NVML.
@@ -746,7 +746,7 @@ class Device:
     sm_active: float | None = None  # mean share of the multiprocessors with work, idle time included (GPM)
     tensor_active: float | None = None  # mean share of the time in which tensor cores worked, likewise
     dram_active: float | None = None  # mean share of the memory's bandwidth in use, likewise
-    link: Link | None = None
+    link: PcieLink | None = None
     received: float | None = None  # B/s over the link, mean
     sent: float | None = None
     xids: Mapping[int, int] = field(default_factory=dict)  # number of an Xid event to how often it came, whole run

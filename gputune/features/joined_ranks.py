@@ -9,24 +9,24 @@ from gputune.features import Device, Features, Machine, Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class WatchShare:
     """One watch's share of a job: what it learnt, and the machine on which it ran."""
 
     host: str
     features: Features
 
 
-def encode(part: Part) -> bytes:
+def encode(part: WatchShare) -> bytes:
     """Return a part as JSON."""
     return msgspec.json.encode(part)
 
 
-def decode(data: bytes) -> Part:
+def decode(data: bytes) -> WatchShare:
     """Return the part that `encode` made JSON of. Raises msgspec.DecodeError."""
-    return msgspec.json.decode(data, type=Part)
+    return msgspec.json.decode(data, type=WatchShare)
 
 
-def joined(parts: Sequence[Part]) -> Features:
+def joined(parts: Sequence[WatchShare]) -> Features:
     """Return the whole job: its ranks in their order, its devices, and the first part's machine.
 
     Machines of one job are taken for equal: CPUs are those of the machine of the lowest rank.
@@ -73,7 +73,7 @@ def _machine(same: Sequence[Features]) -> Machine:
     )
 
 
-def _devices(parts: Sequence[Part], processes: Iterable[Process]) -> tuple[Device, ...]:
+def _devices(parts: Sequence[WatchShare], processes: Iterable[Process]) -> tuple[Device, ...]:
     """Return each device once; siblings that share one are no strangers to each other."""
     ours = {process.pid for process in processes}
     found: dict[tuple[str, str], Device] = {}

@@ -8,7 +8,7 @@ from gputune.core.pace import SAMPLES, STEPS
 from gputune.core.sample import Json, Note, Reading
 from gputune.feeds.rows import POINTS, History
 from gputune.recording import series
-from gputune.recording.overview import Line, Series
+from gputune.recording.overview import ColumnEnvelope, Series
 from gputune.recording.tail import tail
 from gputune.verdict.document import Verdict
 
@@ -66,7 +66,7 @@ def _known(made: Points, steps: Points) -> list[bool]:
     return [k >= first and there for k, there in enumerate(read)]
 
 
-def _together(lines: Sequence[Line], none: Points) -> Iterator[float | None]:
+def _together(lines: Sequence[ColumnEnvelope], none: Points) -> Iterator[float | None]:
     """Yield the mean of all devices that were read in each point."""
     for point in range(len(none)):
         read = [value for line in lines if (value := line.mean[point]) is not None]

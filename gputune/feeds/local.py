@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gputune.core.errors import GputuneError
 from gputune.core.sample import Reading
-from gputune.feeds.machine import Machine, Take
+from gputune.feeds.machine import MachineReader, Take
 from gputune.feeds.one_run import OneRun
 from gputune.feeds.past import Curves
 from gputune.feeds.present import wait_and_rate
@@ -42,7 +42,7 @@ class LocalFeed:
     ) -> None:
         self._curves = Curves()
         self._beside = beside
-        self._machine = Machine(name, self._taken)
+        self._machine = MachineReader(name, self._taken)
         self._looks: tuple[str, int] = ("", 0)
         self._kept: KeptPast | None = None  # by an agent of this machine
         self._find = find
@@ -97,11 +97,11 @@ class LocalFeed:
         if not node:
             return None
         if self._kept is not None:
-            from gputune.wire.client import Failed  # noqa: PLC0415 - pyarrow is not loaded before the screen is there
+            from gputune.wire.client import AgentFailed  # noqa: PLC0415 - pyarrow is not loaded before the screen is there
 
             try:
                 self._kept.read()
-            except Failed:  # it has ended: what was read here remains
+            except AgentFailed:  # it has ended: what was read here remains
                 self._kept = None
         return (self._curves if self._kept is None else self._kept).past(node, span)
 
@@ -173,9 +173,9 @@ def _kept() -> "KeptPast | None":
     lean()
     from gputune.feeds.pasts import KeptPast  # noqa: PLC0415 - as above
     from gputune.wire.address import Address  # noqa: PLC0415 - as above
-    from gputune.wire.client import Far  # noqa: PLC0415 - as above
+    from gputune.wire.client import AgentClient  # noqa: PLC0415 - as above
 
-    return KeptPast(Far(Address(places.host(), path=str(socket)), None))
+    return KeptPast(AgentClient(Address(places.host(), path=str(socket)), None))
 
 
 def _about_runs(node: Node, rows: Sequence[RunRow]) -> Node:

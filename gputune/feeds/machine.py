@@ -22,7 +22,7 @@ HZ = 1.0
 Take: TypeAlias = Callable[[list[Reading]], None]
 
 
-class Machine:
+class MachineReader:
     """Reads this machine when it is asked, about once a second. To be used, and closed, in one thread.
 
     `beside` is given the readings of every tick, as they come.

@@ -10,7 +10,7 @@ from gputune.feeds.endings import last_words
 from gputune.feeds.rows import RunState, ShareRow, harmless
 from gputune.verdict.packed import FILE, SCHEMA_VERSION
 
-__all__ = ["FILE", "Pack", "Proc", "load", "rows", "words"]
+__all__ = ["FILE", "Proc", "ShareDocument", "load", "rows", "words"]
 
 PHASES = {
     "alone": "the first runs alone: its pace and its needs are measured",
@@ -42,7 +42,7 @@ class Proc(msgspec.Struct, frozen=True, kw_only=True):
     trial: bool = False
 
 
-class Pack(msgspec.Struct, frozen=True, kw_only=True):
+class ShareDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What it wants of all of them."""
 
     schema_version: int
@@ -52,16 +52,16 @@ class Pack(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str = ""
 
 
-def load(folder: Path) -> Pack | None:
+def load(folder: Path) -> ShareDocument | None:
     """Return the document of a run, None where it has none that this gputune understands."""
     try:
-        found = opening.document(folder / FILE, Pack)
+        found = opening.document(folder / FILE, ShareDocument)
     except (OSError, msgspec.DecodeError):
         return None
     return found if found.schema_version <= SCHEMA_VERSION else None
 
 
-def rows(document: Pack, state: RunState) -> tuple[ShareRow, ...]:
+def rows(document: ShareDocument, state: RunState) -> tuple[ShareRow, ...]:
     """Return a row a process, of a run in this state."""
     return harmless(tuple(_row(one, state) for one in document.procs))
 
@@ -99,7 +99,7 @@ def _typed(log: str) -> str:
     return log
 
 
-def words(document: Pack, state: RunState) -> str:
+def words(document: ShareDocument, state: RunState) -> str:
     """Return what is going on, or what they did together."""
     if document.verdict:
         return harmless(document.verdict)

@@ -2,9 +2,9 @@
 
 from gputune.feeds.past import METRICS, Curves
 from gputune.feeds.rows import Past
-from gputune.wire.client import Failed, Far
-from gputune.wire.keeping import Reader
-from gputune.wire.messages import LATEST, MACHINE, Place
+from gputune.wire.client import AgentClient, AgentFailed
+from gputune.wire.keeping import RunReader
+from gputune.wire.messages import LATEST, MACHINE, CursorFields
 
 AT_ONCE = 4  # answers in a row: MiB of frames
 
@@ -12,8 +12,8 @@ AT_ONCE = 4  # answers in a row: MiB of frames
 class KeptPast:
     """The curves of one agent's machine, as far back as the newest segment of its recording goes: a day, often."""
 
-    def __init__(self, far: Far) -> None:
-        self._reader = Reader(far, MACHINE, at=Place(segment=LATEST), only=METRICS)
+    def __init__(self, far: AgentClient) -> None:
+        self._reader = RunReader(far, MACHINE, at=CursorFields(segment=LATEST), only=METRICS)
         self._curves = Curves()
         self.more = False
 
@@ -26,7 +26,7 @@ class KeptPast:
                     self._curves.take(tick, self._reader.clocks)
                 if not self.more:
                     break
-        except Failed as failed:
+        except AgentFailed as failed:
             if not failed.said:
                 raise
 

@@ -13,10 +13,10 @@ from gputune.core.events import SLOWS, Event, Kind
 from gputune.core.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.core.units import NS
 from gputune.features import Features, Process, Raised
-from gputune.gathering.gates import Look
-from gputune.gathering.host import Host
+from gputune.gathering.gates import WaitTotals
+from gputune.gathering.host import HostMeans
 from gputune.gathering.network import network
-from gputune.gathering.process import Training
+from gputune.gathering.process import TrainingProcess
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import storage
@@ -44,7 +44,7 @@ def is_by_signal(exit_code: int | None) -> bool:
     return exit_code is not None and BY_SIGNAL < exit_code < BY_SIGNAL + signal.NSIG
 
 
-def _at_once(trainings: Sequence[Training]) -> int:
+def _at_once(trainings: Sequence[TrainingProcess]) -> int:
     """Return how many training processes lived at the same time, at the most: ranks, not runs one after the other."""
     lives = [(t.guest.started, t.guest.ended) for t in trainings]
     return max((sum(s <= start and (not e or e > start) for s, e in lives) for start, _ in lives), default=1)
@@ -59,10 +59,10 @@ class Gatherer:
     def __init__(self, command: tuple[str, ...], started: int) -> None:
         self.command = command
         self.started = started
-        self.host = Host()
+        self.host = HostMeans()
         self.stacks = Stacks()
         self._guests: dict[int, Guest] = {}
-        self._trainings: dict[int, Training] = {}
+        self._trainings: dict[int, TrainingProcess] = {}
         self._early: dict[int, list[Note]] = {}
         self._raised: dict[int, Mapping[str, Json]] = {}
         self._workers = _Workers()
@@ -127,11 +127,11 @@ class Gatherer:
             if training.guest.pid == pid and not training.stops.began:
                 training.go_on()
 
-    def _training(self, process: int) -> Training | None:
+    def _training(self, process: int) -> TrainingProcess | None:
         training = self._trainings.get(process)
         guest = self._guests.get(process)
         if training is None and guest is not None:
-            training = self._trainings[process] = Training(
+            training = self._trainings[process] = TrainingProcess(
                 guest, max(self.started, guest.started), self._stops.setdefault(guest.pid, Stops())
             )
             for note in self._early.pop(process, ()):
@@ -184,7 +184,7 @@ class Gatherer:
         elif kind == ITERATOR:
             self._settle()
 
-    def _slowed(self, training: Training, t: int) -> None:
+    def _slowed(self, training: TrainingProcess, t: int) -> None:
         """Tell the others that one of several ranks was slowed down at `t` (ns): they may have waited for it."""
         for other in self._trainings.values():
             if other is not training:
@@ -209,13 +209,13 @@ class Gatherer:
         for event in waiting:
             self._worker_event(event, self._guests[event.process])
 
-    def _trained(self) -> list[Training]:
+    def _trained(self) -> list[TrainingProcess]:
         """Return the processes that train. Who only starts those that do, waits and tries what they learnt is none."""
         found = [training for training in self._trainings.values() if training.trains]
         parents = {training.guest.ppid for training in found if training.learns}
         return [training for training in found if training.learns or training.guest.pid not in parents]
 
-    def _with_making(self, training: Training, process: Process) -> Process:
+    def _with_making(self, training: TrainingProcess, process: Process) -> Process:
         """Return a process with what stacks show of making its batches, its own and those of its workers."""
         workers = (pid for pid, owner in self._workers.owner.items() if owner[0] == training.guest.process)
         makings = self.stacks.making((training.guest.pid, *workers))
@@ -251,12 +251,12 @@ class Gatherer:
         done = sum(training.batches + training.steps for training in self._trainings.values())
         return done + self.stacks.taken
 
-    def look(self, t: int) -> Look:
+    def look(self, t: int) -> WaitTotals:
         """Return what training processes have waited for batches until `t` (ns), and what devices have worked."""
         alive = [training for training in self._trainings.values() if training.trains and not training.guest.ended]
         waited = sum(training.waited(t) for training in alive) / max(1, len(alive)) / NS
         worked, known = self.host.worked()
-        return Look(t, frozenset(training.guest.process for training in alive), waited, worked, known)
+        return WaitTotals(t, frozenset(training.guest.process for training in alive), waited, worked, known)
 
     def guest_cost(self) -> float | None:
         """Return s that the guest took of each batch and the step after it, its hooks and its samples; None unknown.

@@ -8,7 +8,7 @@ from gputune.core.events import EXPANDABLE, Kind, Record
 from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features import Allocator, OutOfMemory, Trend
-from gputune.gathering.trend import Series
+from gputune.gathering.trend import AmountSeries
 
 WARM_UP = 2  # steps after which gradients and the optimizer's state are there: until then every training grows
 FEW = 3  # readings in the later half of those before memory ran out: where all of them rise, that is no chance
@@ -17,7 +17,7 @@ DEVICE = 0xFF  # of the code in a record
 GOES_ON = frozenset({int(Kind.BATCH), int(Kind.STEP), int(Kind.BACKWARD)})
 
 
-class Card(NamedTuple):
+class ProcessDevice(NamedTuple):
     """A device as one process sees it; `total` B, 0 unknown."""
 
     uuid: str
@@ -28,8 +28,8 @@ class Card(NamedTuple):
 class _Pool:
     """What was read of the allocator on one device."""
 
-    by_time: Series = field(default_factory=Series)
-    by_step: Series = field(default_factory=Series)  # since memory last ran out, and behind the warm-up
+    by_time: AmountSeries = field(default_factory=AmountSeries)
+    by_step: AmountSeries = field(default_factory=AmountSeries)  # since memory last ran out, and behind the warm-up
     begun: float | None = None  # the step of the first reading since then
     live: int = 0
     least: int = 0
@@ -49,7 +49,7 @@ class _Pool:
     def ran_out(self, done: int) -> Trend | None:
         """Return how what is live moved a step until now, and begin anew."""
         trend = self.by_step.trend(0, done, least=FEW)
-        self.by_step, self.begun, self.reserved = Series(), None, 0
+        self.by_step, self.begun, self.reserved = AmountSeries(), None, 0
         return trend
 
 
@@ -67,14 +67,16 @@ class Allocations:
     """All devices of one process, by the number that CUDA gives them there."""
 
     def __init__(self) -> None:
-        self._cards: dict[int, Card] = {}
+        self._cards: dict[int, ProcessDevice] = {}
         self._pools: dict[int, _Pool] = {}
         self._last: _Last | None = None
 
     def card(self, fields: Mapping[str, Json]) -> None:
         """Take which device a number stands for."""
         if len(self._cards) < CARDS:
-            self._cards[int(str(fields["device"]))] = Card(str(fields.get("uuid")), int(str(fields.get("total"))))
+            self._cards[int(str(fields["device"]))] = ProcessDevice(
+                str(fields.get("uuid")), int(str(fields.get("total")))
+            )
 
     def reading(self, record: Record, done: int) -> None:
         """Take what is live after `done` steps."""
@@ -125,7 +127,7 @@ class Allocations:
             live=record.b,
             reserved=record.d,
             free=record.e,
-            total=self._cards.get(device, Card("", 0)).total or None,
+            total=self._cards.get(device, ProcessDevice("", 0)).total or None,
             expandable=bool(record.code & EXPANDABLE),
             growth=last.growth,
             times=last.times,
@@ -138,7 +140,7 @@ class Allocations:
 
     def _index(self, device: int, indices: Mapping[str, str]) -> str:
         """Return NVML's number of a device; the only one there is where torch does not say which one it uses."""
-        uuid = self._cards.get(device, Card("", 0)).uuid
+        uuid = self._cards.get(device, ProcessDevice("", 0)).uuid
         if uuid or len(indices) != 1 or len(self._pools) > 1:
             return indices.get(uuid, "")
         return next(iter(indices.values()))

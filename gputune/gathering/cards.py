@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gputune.core.figures import REASONS
 from gputune.core.sample import Sample
-from gputune.features import Link
+from gputune.features import PcieLink
 from gputune.gathering.mean import Mean
 
 BUSY = 0.05  # a device is at work in this reading: below it, clocks, the link and throttling say nothing
@@ -65,9 +65,9 @@ class Card:
         return mean.value if mean else None
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> PcieLink | None:
         """Return its link, None where it was not read while it was busy."""
-        return Link(**self.best) if all(self.best.get(name) for name in LINK.values()) else None
+        return PcieLink(**self.best) if all(self.best.get(name) for name in LINK.values()) else None
 
 
 @dataclass(slots=True)

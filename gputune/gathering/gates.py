@@ -15,7 +15,7 @@ MOSTLY = 0.5  # of the time: it waits more than it works, and any better loader 
 LOOKS = 100  # kept of a window, however long it is: an hour in steps of 36 s
 
 
-class Look(NamedTuple):
+class WaitTotals(NamedTuple):
     """Totals so far, at `t` (ns): s that training processes waited for batches, their mean, and s of devices' work.
 
     `processes` tells one set of training processes from another: totals of different ones are not compared.
@@ -37,9 +37,9 @@ class Starving:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.share = 0.0  # of the window that was found starving, spent waiting
-        self._looks: deque[Look] = deque()
+        self._looks: deque[WaitTotals] = deque()
 
-    def look(self, now: Look) -> bool:
+    def look(self, now: WaitTotals) -> bool:
         """Take what is known now; return whether the condition has held for so long."""
         if not now.processes or (self._looks and self._looks[-1].processes != now.processes):
             self._looks.clear()
@@ -61,7 +61,7 @@ class Starving:
         """Forget the window: somebody has stopped the training, or it goes on."""
         self._looks.clear()
 
-    def _begin(self, now: Look) -> Look | None:
+    def _begin(self, now: WaitTotals) -> WaitTotals | None:
         """Return the look that is just `seconds` old or older, and drop those before it."""
         start = now.t - self.seconds * NS
         while len(self._looks) > 1 and self._looks[1].t <= start:

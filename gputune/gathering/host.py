@@ -12,24 +12,24 @@ from gputune.gathering.mean import Mean
 from gputune.gathering.meter import HELD, Meter
 from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
-from gputune.gathering.storage import RATES, Rate
-from gputune.gathering.trend import LEAST, Series
+from gputune.gathering.storage import RATES, GrowthRate
+from gputune.gathering.trend import LEAST, AmountSeries
 
 LACKS = len(Lacking._fields)
 PENDING = 65536  # readings kept back after the last batch: beyond it one of two of each metric stands for both
 
 
-class Host:
+class HostMeans:
     """Means of samples over the training loop (before it begins, over what there is)."""
 
     def __init__(self) -> None:
         self._means: dict[tuple[str, str], Mean] = {}
         self._read: dict[tuple[str, str], int] = {}  # ns; when each was read last, before the loop as well
-        self._series: dict[tuple[str, str], Series] = {}
+        self._series: dict[tuple[str, str], AmountSeries] = {}
         self._cards = Cards()
         self._meters: dict[str, Meter] = {}
         self._neighbours: dict[int, str] = {}
-        self.rates: dict[tuple[str, str], Rate] = {}
+        self.rates: dict[tuple[str, str], GrowthRate] = {}
         self.rotational: dict[str, bool] = {}  # disk to whether its platters turn
         self.parts: dict[str, frozenset[str]] = {}  # disk to the numbers and names of what lies on it
         self.links: dict[str, float] = {}  # interface to B/s that it can carry each way
@@ -118,9 +118,9 @@ class Host:
         span = self._span(sample, readings)
         self._means.setdefault((name, sample.instance), Mean()).add(sample.value, span)
         if name in RATES:
-            self.rates.setdefault((name, sample.instance), Rate()).add(sample.t, sample.value)
+            self.rates.setdefault((name, sample.instance), GrowthRate()).add(sample.t, sample.value)
         if name in CREEPS:
-            self._series.setdefault((name, sample.instance), Series()).add(sample.t / NS, sample.value)
+            self._series.setdefault((name, sample.instance), AmountSeries()).add(sample.t / NS, sample.value)
         if name.startswith("gpu.") and ":" not in sample.instance:
             self._cards.take(sample, span)
 

@@ -40,7 +40,7 @@ GETS = (
 INSIDE, BETWEEN = "inside", "between"
 
 
-class Told(NamedTuple):
+class InterpretedStacks(NamedTuple):
     """What the looks at one process tell."""
 
     lines: tuple[Interpreted, ...] = ()
@@ -65,7 +65,9 @@ class Looks:
     _back: set[Path] = field(default_factory=set)  # backward passes, and optimizers' steps
     _gets: Counter[Part] = field(default_factory=Counter)
     _traces: int = 0
-    _told: Told | None = None  # since the latest stack: they come now and then, and are asked for all the time
+    _told: InterpretedStacks | None = (
+        None  # since the latest stack: they come now and then, and are asked for all the time
+    )
 
     def add(self, parts: Sequence[Part], count: int, *, kind: str, user: int, held: bool) -> None:
         """Take a stack; `user` is the index of the user's innermost frame in it, `kind` as `afterwork` has it.
@@ -92,20 +94,20 @@ class Looks:
         elif any(_is_entry(part) for part in parts):
             _note(self._forward, path)
 
-    def told(self) -> Told:
+    def told(self) -> InterpretedStacks:
         """Return what is known by now."""
         if self._told is None:
             self._told = self._counted()
         return self._told
 
-    def _counted(self) -> Told:
+    def _counted(self) -> InterpretedStacks:
         gets = tuple(
             Interpreted(where=place_of(part), function=part[0], share=count / self.all)
             for part, count in self._gets.most_common(LINES)
         )
         traces = self._traces / self.all if self.all else 0.0
         torch = self._torch / self.held if self.held else 0.0
-        return Told(self._lines() if self.held else (), self.held, gets, traces, self.all, torch)
+        return InterpretedStacks(self._lines() if self.held else (), self.held, gets, traces, self.all, torch)
 
     def _lines(self) -> tuple[Interpreted, ...]:
         """Return the lines of plain Python: the outermost ones in and under which nothing else runs."""

@@ -20,7 +20,7 @@ from gputune.gathering.pipeline import PipelineState
 from gputune.gathering.ready_rounds import ReadyRounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.slowing import Slowing
-from gputune.gathering.storage import Kept, Pass, Varieties
+from gputune.gathering.storage import Pass, SampledReads, Varieties
 from gputune.model.replay import TYPICAL_PREFETCH
 
 KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
@@ -92,7 +92,7 @@ class LoaderState:
         self._made_by: dict[tuple[int, int], int] = {}  # batches that each worker of each iterator made
         self._passes: dict[int, _Pass] = {}
         self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
-        self._reads = Kept()
+        self._reads = SampledReads()
         self._bytes = self._most_bytes = 0
         self._plain = False
         self._tensors = 0

@@ -3,18 +3,18 @@
 from typing import Protocol
 
 from gputune.features import Network
-from gputune.gathering.storage import Rate
+from gputune.gathering.storage import GrowthRate
 
 
-class Host(Protocol):
+class NetworkMeans(Protocol):
     """What is asked of the host: paces over the loop, and what was said of interfaces."""
 
-    rates: dict[tuple[str, str], Rate]
+    rates: dict[tuple[str, str], GrowthRate]
     links: dict[str, float]
     largest: dict[str, int]
 
 
-def network(host: Host) -> Network | None:
+def network(host: NetworkMeans) -> Network | None:
     """Return the interface over which this machine sent most, None where none was seen."""
     sent = {name: rate.mean for (metric, name), rate in host.rates.items() if metric == "net.sent"}
     known = {name: pace for name, pace in sent.items() if pace is not None}

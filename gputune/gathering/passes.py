@@ -11,7 +11,7 @@ MOST = 1024  # of the latest ones that are kept
 SETTLED = 3  # batches of the next pass, with which all is told that came before it
 
 
-class Gap(NamedTuple):
+class PassGap(NamedTuple):
     """When a pass had ended and the next one began, in ns."""
 
     t0: int
@@ -28,7 +28,7 @@ class Passes:
         self._batches = 0  # since then
         self._resumed = 0  # when the latest pass that another one came before began
 
-    def ended(self, at: int) -> Gap | None:
+    def ended(self, at: int) -> PassGap | None:
         """Take the end of a pass (ns). Return the gap before it, where that was not settled yet."""
         gap = self._settled()
         self._ended, self._began = at, 0
@@ -49,7 +49,7 @@ class Passes:
         """Return whether the latest of such passes began between two times, in ns."""
         return t0 < self._resumed <= t1
 
-    def batch(self) -> Gap | None:
+    def batch(self) -> PassGap | None:
         """Take a batch. Return the gap that is known by now; none lies before one of a pass that went on meanwhile."""
         if not self._began:
             self._ended = 0
@@ -57,9 +57,9 @@ class Passes:
         self._batches += 1
         return self._settled() if self._batches == SETTLED else None
 
-    def _settled(self) -> Gap | None:
+    def _settled(self) -> PassGap | None:
         if not self._began:
             return None
-        gap = Gap(min(self._began, max(self._ended, self._stepped)), self._began)
+        gap = PassGap(min(self._began, max(self._ended, self._stepped)), self._began)
         self._ended = self._began = 0
         return gap

@@ -29,13 +29,13 @@ from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
-from gputune.gathering.interpreted import Told
+from gputune.gathering.interpreted import InterpretedStacks
 from gputune.gathering.intervals import Intervals
 from gputune.gathering.introduced import Introduced
 from gputune.gathering.ledger import Claim, Ledger
 from gputune.gathering.loader import WARM_UP, LoaderState, maybe
 from gputune.gathering.missed import Missed
-from gputune.gathering.passes import Gap, Passes
+from gputune.gathering.passes import Passes, PassGap
 from gputune.gathering.precision import precise
 from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.rounds import Rounds
@@ -105,7 +105,7 @@ class Piles(Protocol):
     def afterwork(self, pid: int, *, loaderless: bool = False) -> Behind:
         """Return what they show after the optimizer's step of its loop; `loaderless` if it asks for no batches."""
 
-    def interpreted(self, pid: int) -> Told:
+    def interpreted(self, pid: int) -> InterpretedStacks:
         """Return which lines of its step run plain Python, and which wait at a queue."""
 
     def picking(self, pid: int) -> str:
@@ -130,7 +130,7 @@ class _Iterator:
     pauses: dict[str, int] = field(default_factory=dict)  # ns per span since then
 
 
-class Training:
+class TrainingProcess:
     """One process, from its first record on. `trains` says whether it ever iterated or stepped."""
 
     def __init__(self, guest: Guest, started: int, stops: Stops) -> None:
@@ -546,7 +546,7 @@ class Training:
         elif not self.learns and (self._infers or not self._loop_began):
             self._looped(record, infers=True)
 
-    def _between(self, gap: Gap | None) -> None:
+    def _between(self, gap: PassGap | None) -> None:
         """Count what lay between two passes, and is no span's."""
         if gap is not None:
             claim = self.ledger.span("between", gap.t0, gap.t1)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from gputune.core.sample import Stack
 from gputune.features import Frame
 from gputune.gathering.afterwork import Behind, Paths, kind_of, place_of
-from gputune.gathering.interpreted import Looks, Told
+from gputune.gathering.interpreted import InterpretedStacks, Looks
 from gputune.gathering.making import FETCHER, Makings
 from gputune.gathering.sampled import Sampled, part, word
 
@@ -175,10 +175,10 @@ class Stacks:
         paths = self._paths.get(pid)
         return Behind() if paths is None else paths.lines(loaderless=loaderless)
 
-    def interpreted(self, pid: int) -> Told:
+    def interpreted(self, pid: int) -> InterpretedStacks:
         """Return which lines of a process's step run plain Python, and which wait at a queue of its own."""
         looks = self._looks.get(pid)
-        return Told() if looks is None else looks.told()
+        return InterpretedStacks() if looks is None else looks.told()
 
     def making(self, pids: Iterable[int]) -> Makings:
         """Return what processes that make the batches of one loop do for them, as far as their stacks show it."""

@@ -20,7 +20,7 @@ ANONYMOUS = "0:"  # how the numbers of file systems begin that are on no block d
 
 
 @dataclass(slots=True)
-class Rate:
+class GrowthRate:
     """How fast a counter grew: over the loop, and between the two readings between which it grew most."""
 
     first: tuple[int, float] | None = None
@@ -102,7 +102,7 @@ class Pass:
 
 
 @dataclass(slots=True)
-class Kept:
+class SampledReads:
     """The sampled batches of one loader."""
 
     reads: deque[Reads] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -140,10 +140,10 @@ def filing(fields: Mapping[str, Json]) -> Filing:
     return Filing(naming=naming, opening=opening, ending=ending, kept=kept if isinstance(kept, bool) else None)
 
 
-class Host(Protocol):
+class StorageMeans(Protocol):
     """What is asked of the host: means and paces over the loop, and what was said of disks."""
 
-    rates: dict[tuple[str, str], Rate]
+    rates: dict[tuple[str, str], GrowthRate]
     rotational: dict[str, bool]
     parts: dict[str, frozenset[str]]
     mounts: dict[Mount, None]
@@ -152,7 +152,7 @@ class Host(Protocol):
         """Return the mean of a metric, None where it was not measured."""
 
 
-def storage(host: Host, folders: Iterable[tuple[str, str]] = ()) -> Storage | None:
+def storage(host: StorageMeans, folders: Iterable[tuple[str, str]] = ()) -> Storage | None:
     """Return the disk that was read most from, None where none was seen: of those that batches are read from, if known.
 
     `folders` are what batches are read from, each with the device that it lies on.
@@ -180,7 +180,7 @@ def storage(host: Host, folders: Iterable[tuple[str, str]] = ()) -> Storage | No
     )
 
 
-def _disks(host: Host, folders: Iterable[tuple[str, str]]) -> set[str]:
+def _disks(host: StorageMeans, folders: Iterable[tuple[str, str]]) -> set[str]:
     """Return the disks that these folders lie on; none where that is not known of each of them."""
     found: set[str] = set()
     for device, folder in folders:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gputune.core.events import CALM_PARTS, GATHERED, ON_DEVICE, QUEUED_BITS, STOOD, Record
 from gputune.core.units import NS
-from gputune.features import Meeting
+from gputune.features import SyncRound
 
 KEPT = 1024  # rounds kept, the latest
 WARM_UP = 3  # rounds left out: buckets are rebuilt and caches settle in them
@@ -36,7 +36,7 @@ class _Round(NamedTuple):
     began: int
     end: int
     over: int  # when the rank went on
-    meeting: Meeting
+    meeting: SyncRound
 
 
 class Meetings:
@@ -95,7 +95,7 @@ class Meetings:
         began = record.t0 - record.d
         between = sum(max(0, min(c.t1, record.t0) - max(c.t0, began)) for c in self._latest)
         between = min(between, record.d)
-        meeting = Meeting(
+        meeting = SyncRound(
             number=record.a,
             own=(record.d - between) / NS,
             apart=(record.t1 - record.t0 + between) / NS,
@@ -111,7 +111,7 @@ class Meetings:
 
     def _stood(self, record: Record) -> None:
         """Take a round of the device's clock, by what its stream stood for the other ranks."""
-        meeting = Meeting(
+        meeting = SyncRound(
             number=record.a,
             own=record.d / NS,
             apart=record.e / NS,
@@ -142,7 +142,7 @@ class Meetings:
         first, worked = self._passes[-1] if self._passes else (0, 0)
         told = began <= worked <= record.t1
         since = worked if told else max(call.t1 for call in before)
-        meeting = Meeting(
+        meeting = SyncRound(
             number=max(call.number for call in before),
             own=max(0, record.t1 - began - apart) / NS,
             apart=apart / NS,
@@ -155,7 +155,7 @@ class Meetings:
         self._called.append(_Round(began, record.t1, record.t1, meeting))
 
     @property
-    def told(self) -> tuple[Meeting, ...]:
+    def told(self) -> tuple[SyncRound, ...]:
         """Return the rounds: those around DDP's reductions where there are any."""
         waits, idles = list(self._waits), list(self._idles)
         if not self._reduced:

@@ -9,7 +9,7 @@ LEAST = 6  # readings below which nothing is said of a slope
 SURE = 1.96  # standard deviations: 95 % of a normal distribution
 
 
-class Series:
+class AmountSeries:
     """Readings of one amount (B) over time, the earlier ones thinned out."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ CREATING = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Asking:
+class GuestQuery:
     """Asks the guests that write into `folder`. `heard`: who has answered by now."""
 
     def __init__(self, folder: Path) -> None:

@@ -56,7 +56,7 @@ print(json.dumps({"driver": text(pynvml.nvmlSystemGetDriverVersion()), "devices"
 """
 
 
-class Row(TypedDict):
+class DriverRow(TypedDict):
     """What the driver says of one device. `why`: it says nothing, for this reason."""
 
     name: str
@@ -65,11 +65,11 @@ class Row(TypedDict):
     why: str
 
 
-class Answer(TypedDict):
+class DriverReport(TypedDict):
     """What the program above prints."""
 
     driver: str
-    devices: list[Row]
+    devices: list[DriverRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Roots:
     """Where to look: every root is a field so that a test is a folder."""
 
     python: str = PYTHON
@@ -93,19 +93,19 @@ class Place:
     here: Path = Path()
 
 
-def run(place: Place) -> list[Check]:
+def run(place: Roots) -> list[Check]:
     """Return the row of every check, in the order in which a reader needs them."""
     return [row for name, check in CHECKS for row in _alone(name, check, place)]
 
 
-def _alone(name: str, check: Callable[[Place], Iterator[Check]], place: Place) -> list[Check]:
+def _alone(name: str, check: Callable[[Roots], Iterator[Check]], place: Roots) -> list[Check]:
     try:
         return list(check(place))
     except Exception as error:  # noqa: BLE001 - one row's surprise must not take the table
         return [Check(name, "missing", f"could not be checked: {type(error).__name__}: {error}")]
 
 
-def guest(place: Place) -> Iterator[Check]:
+def guest(place: Roots) -> Iterator[Check]:
     """Send the guest into the user's interpreter and see whether it says hello."""
     python = shutil.which(place.python)
     if python is None and place.python == PYTHON:
@@ -137,7 +137,7 @@ def guest(place: Place) -> Iterator[Check]:
         yield Check("guest", "ok", f"Python {version} at `{python}`, {with_torch}")
 
 
-def compiled(_place: Place) -> Iterator[Check]:
+def compiled(_place: Roots) -> Iterator[Check]:
     """Look for the parts that are built in C: without them gputune records the same, and costs more."""
     slow = [*([] if native.hooks_are_built() else [native.HOOKS]), *native.unbuilt()]
     if slow:
@@ -146,7 +146,7 @@ def compiled(_place: Place) -> Iterator[Check]:
         yield Check("compiled", "ok", "what costs most runs in C: hooks, reading of processes, rows")
 
 
-def nvml(_place: Place) -> Iterator[Check]:
+def nvml(_place: Roots) -> Iterator[Check]:
     """Ask the driver in a process of its own, behind a deadline."""
     try:
         done = subprocess.run(own_python(NVML), capture_output=True, text=True, timeout=DEADLINE_S, check=False)
@@ -161,7 +161,7 @@ def nvml(_place: Place) -> Iterator[Check]:
     yield from _devices(json.loads(done.stdout))
 
 
-def _devices(answer: Answer) -> Iterator[Check]:
+def _devices(answer: DriverReport) -> Iterator[Check]:
     """Return what the driver says of its devices: a lost one is named, and the others count."""
     rows = answer["devices"]
     well = [row for row in rows if not row["why"]]
@@ -179,7 +179,7 @@ def _devices(answer: Answer) -> Iterator[Check]:
         yield Check("gpm", "missing", "SM and tensor activity need Hopper or later")
 
 
-def stacks(place: Place) -> Iterator[Check]:
+def stacks(place: Roots) -> Iterator[Check]:
     """Let py-spy read a process that it did not start, as it must during a run; else the guest looks by itself."""
     beside = Path(sys.executable).with_name("py-spy")
     binary = str(beside) if beside.exists() else shutil.which("py-spy")
@@ -218,7 +218,7 @@ def _sleeper() -> Iterator[int]:
         child.communicate()
 
 
-def pressure(place: Place) -> Iterator[Check]:
+def pressure(place: Roots) -> Iterator[Check]:
     """Look for the kernel's account of tasks that wait for storage or memory."""
     if _first_line(place.proc / "pressure" / "io") is None:
         yield Check("pressure", "missing", "this kernel has no pressure stall information", "boot with `psi=1`")
@@ -226,7 +226,7 @@ def pressure(place: Place) -> Iterator[Check]:
         yield Check("pressure", "ok", "waiting for CPU, storage and memory can be read")
 
 
-def schedstat(place: Place) -> Iterator[Check]:
+def schedstat(place: Roots) -> Iterator[Check]:
     """Look for run-queue delays: they tell a worker that wants a CPU from one that waits for data."""
     words = (_first_line(place.proc / "self" / "schedstat") or "").split()
     if len(words) == 3 and words[0] != "0":
@@ -236,7 +236,7 @@ def schedstat(place: Place) -> Iterator[Check]:
         yield Check("schedstat", "missing", says, "sysctl kernel.sched_schedstats=1")
 
 
-def cpus(place: Place) -> Iterator[Check]:
+def cpus(place: Roots) -> Iterator[Check]:
     """Return what affinity and control groups leave of the machine's CPUs."""
     seen = os.cpu_count() or 1
     affinity = len(os.sched_getaffinity(0))
@@ -249,7 +249,7 @@ def cpus(place: Place) -> Iterator[Check]:
     yield Check("cpus", "ok", f"{allowed:.3g} of {seen} CPUs may be used ({why}); num_workers is judged by that")
 
 
-def shm(place: Place) -> Iterator[Check]:
+def shm(place: Roots) -> Iterator[Check]:
     """Look at where DataLoader workers pass their batches, and gputune's rings lie."""
     try:
         disk = shutil.disk_usage(place.shm)
@@ -264,7 +264,7 @@ def shm(place: Place) -> Iterator[Check]:
         yield Check("shm", "ok", says)
 
 
-def folder(place: Place) -> Iterator[Check]:
+def folder(place: Roots) -> Iterator[Check]:
     """See whether recordings can go where they do unless `--out` says otherwise."""
     here = place.here.resolve()
     free = shutil.disk_usage(here).free
@@ -276,7 +276,7 @@ def folder(place: Place) -> Iterator[Check]:
         yield Check("folder", "ok", f"{_size(free)} free for recordings in `gputune-runs/`")
 
 
-CHECKS: tuple[tuple[str, Callable[[Place], Iterator[Check]]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[Roots], Iterator[Check]]], ...] = (
     ("guest", guest),
     ("compiled", compiled),
     ("nvml", nvml),

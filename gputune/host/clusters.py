@@ -47,7 +47,7 @@ class BadAddress(BadUsage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class RayNode:
     """One live node: what Ray was told that it has. `kind` is the type of its accelerators, "" where it has none."""
 
     id: str
@@ -56,7 +56,7 @@ class Node:
     gpus: float = 0.0
     kind: str = ""
 
-    def is_like(self, other: "Node") -> bool:
+    def is_like(self, other: "RayNode") -> bool:
         """Return whether a time that was measured on one says something of the other."""
         return (self.cpus, self.gpus, self.kind) == (other.cpus, other.gpus, other.kind)
 
@@ -112,7 +112,7 @@ def first_line(error: BaseException) -> str:
     return clean(lines[-1 if kind == "RayTaskError" else 0], 300) if lines else kind
 
 
-def nodes(ray: Any) -> list[Node]:
+def nodes(ray: Any) -> list[RayNode]:
     """Return the live nodes, those with most devices first, then those with most CPUs; each with a name of its own."""
     found = [_node(told) for told in ray.nodes() if told.get("Alive")]
     names = Counter(node.name for node in found)
@@ -120,10 +120,10 @@ def nodes(ray: Any) -> list[Node]:
     return sorted(named, key=lambda node: (-node.gpus, -node.cpus, node.name))
 
 
-def _node(told: Mapping[str, Any]) -> Node:
+def _node(told: Mapping[str, Any]) -> RayNode:
     has: Mapping[str, float] = told.get("Resources") or {}
     kinds = sorted(name.partition(":")[2] for name in has if name.startswith("accelerator_type:"))
-    return Node(
+    return RayNode(
         id=str(told["NodeID"]),
         name=clean(str(told.get("NodeManagerHostname") or told["NodeID"]), 64),
         cpus=float(has.get("CPU", 0.0)),
@@ -132,7 +132,7 @@ def _node(told: Mapping[str, Any]) -> Node:
     )
 
 
-def pinned(ray: Any, node: Node) -> Any:
+def pinned(ray: Any, node: RayNode) -> Any:
     """Return the strategy that has something run on this node and on no other."""
     return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
 

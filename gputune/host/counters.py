@@ -10,7 +10,7 @@ from os import pread
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
-from gputune.host.procfs import PAGE, WHOLE, Clocks, Kept, cpu_clocks, stat_of
+from gputune.host.procfs import PAGE, WHOLE, Clocks, OpenProcFile, cpu_clocks, stat_of
 
 FRESH = 0.002  # s that what one probe read serves the others of the same beat: two thousandths of a beat of a second
 
@@ -97,7 +97,7 @@ class _Stat:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.file = Kept(path)
+        self.file = OpenProcFile(path)
         self.users: set[CpuClocks] = set()
         self.reading = 0
         self.at = 0.0

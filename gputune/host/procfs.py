@@ -21,7 +21,7 @@ PYTHONS = ("python", "pypy")  # how the programs are named that are one
 Clocks: TypeAlias = Mapping[int, tuple[int, int, int]]
 
 
-class Kept:
+class OpenProcFile:
     """A file of /proc that stays open.
 
     A descriptor of /proc/PID belongs to that process, never to a later one that got the same pid: once it has ended,

@@ -9,7 +9,7 @@ import os
 import struct
 from pathlib import Path
 
-from gputune.host.procfs import PAGE, Kept, read_text
+from gputune.host.procfs import PAGE, OpenProcFile, read_text
 
 # Numbers of system calls by machine: those with the descriptor as their first argument (read, write, connect, accept,
 # and those that send or receive), and poll with ppoll. Source: the kernel's syscall_64.tbl and asm-generic/unistd.h.
@@ -30,7 +30,7 @@ class Sockets:
         self._folder = proc / str(pid)
         self._on_one, self._polls = ON_ONE.get(machine, set()), POLLS.get(machine, set())
         self._internet: dict[str, bool] = {}
-        self._syscall = Kept(self._folder / "syscall", PAGE)
+        self._syscall = OpenProcFile(self._folder / "syscall", PAGE)
 
     def waits(self) -> bool:
         """Return whether its first thread stands there now. Raises OSError as above."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from gputune.core.events import Event, Kind
 from gputune.core.sample import Guest, Reading, Role, now
 from gputune.core.units import NS
-from gputune.host.procfs import PAGE, Kept, children_of, read_bytes, stat_of
+from gputune.host.procfs import PAGE, OpenProcFile, children_of, read_bytes, stat_of
 
 TRAINING = frozenset({Kind.BATCH, Kind.STEP, Kind.BACKWARD, Kind.ITERATOR})  # records that only a training writes
 TELLING = frozenset({Event, Guest})
@@ -25,9 +25,9 @@ class _Kin:
     """The children of a process's first thread, where the kernel lists them."""
 
     def __init__(self, folder: str, pid: int) -> None:
-        self._life = Kept(f"{folder}/comm", PAGE)
+        self._life = OpenProcFile(f"{folder}/comm", PAGE)
         try:
-            self._list = Kept(f"{folder}/task/{pid}/children")
+            self._list = OpenProcFile(f"{folder}/task/{pid}/children")
         except OSError:
             self._life.close()
             raise
@@ -61,11 +61,11 @@ class _Births:
     """
 
     def __init__(self, proc: Path) -> None:
-        self._file: Kept | None = None
+        self._file: OpenProcFile | None = None
         self._last = b""
         try:
             if (proc / "loadavg").stat().st_dev == (proc / "self").lstat().st_dev:
-                self._file = Kept(proc / "loadavg", PAGE)
+                self._file = OpenProcFile(proc / "loadavg", PAGE)
         except OSError:  # a folder that is no whole /proc
             return
 

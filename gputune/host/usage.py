@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from gputune.core.sample import Role
 from gputune.host.counters import Moved, Stat
-from gputune.host.procfs import PAGE, Kept
+from gputune.host.procfs import PAGE, OpenProcFile
 
 Bytes: TypeAlias = Moved
 NOTHING: Bytes = (0, 0, 0)
@@ -31,7 +31,7 @@ class Usage:
         folder = f"{proc}/{pid}"
         self.pid = pid
         self.role: Role = "other"
-        self.stat = Kept(f"{folder}/stat", PAGE)
+        self.stat = OpenProcFile(f"{folder}/stat", PAGE)
         self.io = _optional(f"{folder}/io")
         self.schedstat = _optional(f"{folder}/schedstat")
         self._stat = UNKNOWN
@@ -123,9 +123,9 @@ class Usage:
                 file.close()
 
 
-def _optional(path: str) -> Kept | None:
+def _optional(path: str) -> OpenProcFile | None:
     try:
-        return Kept(path, PAGE)
+        return OpenProcFile(path, PAGE)
     except OSError:  # of another user, or not built into this kernel
         return None
 

@@ -15,36 +15,38 @@ from gputune.sweep import patch
 from gputune.verdict.document import FindingRow
 
 
-class Change(NamedTuple):
+class ChangeDiff(NamedTuple):
     """A change: lines of a diff, or why there is none (empty where nobody would expect one)."""
 
     diff: tuple[str, ...] = ()
     why: str = ""
 
 
-def of(finding: FindingRow, folder: Path, story: Mapping[str, Json]) -> Change:
+def of(finding: FindingRow, folder: Path, story: Mapping[str, Json]) -> ChangeDiff:
     """Return the change of a loader's call that a finding of this run asks for."""
     settings = {name: value for name, value in finding.change.items() if name in WITHOUT_EDIT}
     file = next(_files(story, finding.where), "")
     if not settings or not file or finding.change.keys() & TOGETHER:
-        return Change()
+        return ChangeDiff()
     if opening.whose(folder):  # what it names of this machine's files is none of ours
-        return Change()
+        return ChangeDiff()
     line = finding.where.rpartition(":")[2]
     try:
         if Path(file).stat().st_mtime > _ended(story):
-            return Change(why="the script has changed since this run")
+            return ChangeDiff(why="the script has changed since this run")
         made = patch.change(
             Path(file),
             int(line) if line.isdecimal() else 0,
             dict(settings),
             no_workers=settings.get("num_workers") == 0,
         )
-        return Change(mask(made.diff.splitlines()))  # what stands beside the call may be a login
+        return ChangeDiff(mask(made.diff.splitlines()))  # what stands beside the call may be a login
     except FileNotFoundError:
-        return Change(why="the script is not on this machine")
+        return ChangeDiff(why="the script is not on this machine")
     except (GputuneError, OSError, ValueError) as error:
-        return Change(why=str(error.args[0]) if isinstance(error, GputuneError) else f"{type(error).__name__}: {error}")
+        return ChangeDiff(
+            why=str(error.args[0]) if isinstance(error, GputuneError) else f"{type(error).__name__}: {error}"
+        )
 
 
 def _files(story: Mapping[str, Json], where: str) -> Iterator[str]:

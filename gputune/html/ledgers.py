@@ -10,7 +10,7 @@ from gputune.verdict.document import Verdict
 WIDTH = 1000  # of the bar's own units: a tenth of a percent each
 
 
-class Stretch(NamedTuple):
+class LedgerSegment(NamedTuple):
     """One word of a ledger: where its stretch of the bar begins, how wide it is (of WIDTH), and its seconds.
 
     `of_loop`: its share of what is neither start-up nor teardown, null of these.
@@ -29,7 +29,7 @@ class Stretch(NamedTuple):
         return f"{self.width / 10:.1f} %" if self.width else "under 0.1 %"
 
 
-def of_training(verdict: Verdict) -> list[Stretch]:
+def of_training(verdict: Verdict) -> list[LedgerSegment]:
     """Return where the training's time went, the largest first."""
     rows = sorted(verdict.ledger, key=lambda row: -row.share)
     loop = sum(row.share for row in rows if row.span not in AROUND_LOOP)
@@ -39,15 +39,15 @@ def of_training(verdict: Verdict) -> list[Stretch]:
     return [row._replace(of_loop=shares.get(row.name), margin=margins[row.name]) for row in laid]
 
 
-def of_device(verdict: Verdict) -> list[Stretch]:
+def of_device(verdict: Verdict) -> list[LedgerSegment]:
     """Return what the devices did in the loop by their own clock; nothing where they were not timed."""
     rows = sorted(verdict.device_ledger, key=lambda row: -row.share)
     return _laid([(row.part, row.share, row.seconds) for row in rows])
 
 
-def _laid(rows: Sequence[tuple[str, float, float]]) -> list[Stretch]:
+def _laid(rows: Sequence[tuple[str, float, float]]) -> list[LedgerSegment]:
     if sum(share for _, share, _ in rows) <= 0:
         return []
     widths = apportion([share for _, share, _ in rows], WIDTH)
     starts = [sum(widths[:place]) for place in range(len(widths))]
-    return [Stretch(name, at, wide, s) for (name, _, s), at, wide in zip(rows, starts, widths, strict=True)]
+    return [LedgerSegment(name, at, wide, s) for (name, _, s), at, wide in zip(rows, starts, widths, strict=True)]

@@ -18,7 +18,7 @@ PROOF = "proof.json"
 MOST = 64  # rows
 
 
-class Part(NamedTuple):
+class FolderMember(NamedTuple):
     """One member of a folder: what it is called, what was found in it, what that is worth, and its facts."""
 
     name: str
@@ -27,20 +27,20 @@ class Part(NamedTuple):
     facts: str = ""
 
 
-def ranks(folder: Path) -> list[Part]:
+def ranks(folder: Path) -> list[FolderMember]:
     """Return the watches of a job, each with the verdict on its own ranks; nothing where it is no such job."""
     if not (folder / MARK).is_file():
         return []
     return [of_run(Path(seat)) for seat in seats(str(folder))[:MOST]]
 
 
-def of_run(folder: Path) -> Part:
+def of_run(folder: Path) -> FolderMember:
     """Return one recording as a row, or why it is none."""
     try:
         verdict = shown(folder)
     except (GputuneError, OSError) as error:
-        return Part(folder.name, f"no verdict: {error.args[0]}")
-    return Part(folder.name, *in_short(verdict), ", ".join(heading.facts(verdict)))
+        return FolderMember(folder.name, f"no verdict: {error.args[0]}")
+    return FolderMember(folder.name, *in_short(verdict), ", ".join(heading.facts(verdict)))
 
 
 def in_short(verdict: Verdict) -> tuple[str, str]:

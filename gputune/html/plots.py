@@ -9,7 +9,7 @@ from gputune import recording
 from gputune.core.errors import GputuneError
 from gputune.html.columns import NAMES, PAUSES, SAMPLED, SAMPLES, SPANS, STEPS, SUMS, Plot, plots
 from gputune.launch.job import seats
-from gputune.recording import Line, Series
+from gputune.recording import ColumnEnvelope, Series
 from gputune.report import kept
 from gputune.verdict.document import Verdict
 
@@ -22,14 +22,14 @@ SHADED = 3  # lines of a plot whose spreads can be told apart
 Points: TypeAlias = list["float | None"]
 
 
-class Drawn(NamedTuple):
+class PlotData(NamedTuple):
     """What the script gets, None where nothing was measured, and what of the recording could not be read."""
 
     data: dict[str, object] | None
     lost: dict[str, str]
 
 
-def of(folder: Path, verdict: Verdict) -> Drawn:
+def of(folder: Path, verdict: Verdict) -> PlotData:
     """Return the plots of a run folder; of a job of several watches those of its first one. Raises as `series`."""
     lost: dict[str, str] = {}
     place = next((each for each in [folder, *map(Path, seats(str(folder)))] if _is_recording(each)), folder)
@@ -38,9 +38,9 @@ def of(folder: Path, verdict: Verdict) -> Drawn:
     found, chosen = _measured(place, verdict, lost)
     shown = [drawn for plot in chosen if (drawn := _plot(plot, found, trained)) is not None]
     if not shown:
-        return Drawn(None, lost)
+        return PlotData(None, lost)
     data = {"of": place.name if place != folder else "", "step": found.step, "times": _short(found.times)}
-    return Drawn({**data, "until": found.until, "plots": shown, "bands": list(_bands(found))}, lost)
+    return PlotData({**data, "until": found.until, "plots": shown, "bands": list(_bands(found))}, lost)
 
 
 def _is_recording(folder: Path) -> bool:
@@ -82,7 +82,7 @@ def _plot(plot: Plot, found: Series, trained: int) -> dict[str, object] | None:
     }
 
 
-def _lines(plot: Plot, found: Series) -> Iterator[tuple[str, Line]]:
+def _lines(plot: Plot, found: Series) -> Iterator[tuple[str, ColumnEnvelope]]:
     """Yield a plot's columns: each instance of a metric is one."""
     for wanted in plot.columns:
         for column, line in found.columns.items():
@@ -90,11 +90,11 @@ def _lines(plot: Plot, found: Series) -> Iterator[tuple[str, Line]]:
                 yield column, line
 
 
-def _is_flat(line: Line) -> bool:
+def _is_flat(line: ColumnEnvelope) -> bool:
     return not any(line.max)
 
 
-def _line(column: str, line: Line, by: int, *, shaded: bool) -> dict[str, object]:
+def _line(column: str, line: ColumnEnvelope, by: int, *, shaded: bool) -> dict[str, object]:
     """Return a line; its least and greatest values only where they are drawn, and others than its means."""
     mean, least, most = (_short(each, by) for each in (line.mean, line.min, line.max))
     spread = [least, most] if shaded and not least == mean == most else []

@@ -21,14 +21,14 @@ WIDE = 10_000  # columns: a page wraps by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ShownFinding:
     """A finding with all that stands beside it. `change` is what is to be set, where no diff shows it."""
 
     row: FindingRow
     worth: str
     results: str
     change: str
-    diff: changes.Change
+    diff: changes.ChangeDiff
     evidence: Mapping[str, float]
     explained: str
 
@@ -76,9 +76,9 @@ def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdi
     }
 
 
-def told(row: FindingRow, folder: Path, story: Mapping[str, Json]) -> Told:
+def told(row: FindingRow, folder: Path, story: Mapping[str, Json]) -> ShownFinding:
     """Return a finding with its change."""
-    return Told(
+    return ShownFinding(
         row=row,
         worth=promises.worth(row) + promises.alternative(row),
         results=promises.results(row),

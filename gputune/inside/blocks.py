@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from gputune.core.errors import BadUsage
 from gputune.inside.around import OURS, around, rank
 from gputune.inside.joined import Joined
-from gputune.launch.run import HZ, Wishes
+from gputune.launch.run import HZ, WatchOptions
 from gputune.launch.values import MOST_PERTURBED, PERTURBED
 
 if TYPE_CHECKING:  # msgspec takes 20 ms, and is imported where somebody asks for the verdict
@@ -42,7 +42,7 @@ class Watch:
     a sentence why nothing was recorded.
     """
 
-    def __init__(self, wishes: Callable[[], Wishes], *, quiet: bool = False) -> None:
+    def __init__(self, wishes: Callable[[], WatchOptions], *, quiet: bool = False) -> None:
         self._wishes = wishes
         self._quiet = quiet
         self._joined: Joined | None = None
@@ -188,8 +188,8 @@ def watch(  # noqa: PLR0913 - one parameter an option of `gputune watch`
     _check(hz, price, perturb)
     named = None if out is None else os.fspath(out)
 
-    def wishes() -> Wishes:
-        return Wishes((), out=named, hz=hz, stacks=stacks, price=price, perturb=perturb, html=html)
+    def wishes() -> WatchOptions:
+        return WatchOptions((), out=named, hz=hz, stacks=stacks, price=price, perturb=perturb, html=html)
 
     return Watch(wishes, quiet=quiet)
 

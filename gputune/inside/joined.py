@@ -15,7 +15,7 @@ import time
 from gputune.core.isolation import own_python
 from gputune.inside.around import cell, launched
 from gputune.launch import folders
-from gputune.launch.run import Run, Wishes
+from gputune.launch.run import WatchedRun, WatchOptions
 from gputune.watching import beside, starting
 
 CODE = """
@@ -37,7 +37,7 @@ CHANGED = ("PYTHONPATH", "GPUTUNE_RINGS", "GPUTUNE_HOST_PID")  # variables that 
 class Joined:
     """A recording of this process that goes on. `folder` is "" where none could be made."""
 
-    def __init__(self, wishes: Wishes) -> None:
+    def __init__(self, wishes: WatchOptions) -> None:
         """Begin. Raises BadUsage where the wishes cannot be met, OSError where no recorder can be started."""
         started = time.monotonic_ns()
         self._environment = {name: os.environ.get(name) for name in CHANGED}
@@ -50,7 +50,7 @@ class Joined:
         self.folder = job or folder
         self.own = folder  # of this rank, where a job has several
         self._rings = folders.rings_or_trouble(troubles)
-        run = Run(wishes, folder=folder, rings=self._rings, troubles=troubles, job=job)
+        run = WatchedRun(wishes, folder=folder, rings=self._rings, troubles=troubles, job=job)
         try:
             self._recorder, self._words = _begun(json.dumps({"run": run.plain(), "started": started}))
             self._process = _held(self._recorder)

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from gputune.integrations.training import Training
+from gputune.integrations.training import TrainerRuns
 
 _package = "pytorch_lightning" if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules else "lightning"
 Callback: Any = import_module(f"{_package}.pytorch" if _package == "lightning" else _package).Callback
@@ -20,7 +20,7 @@ class GputuneCallback(Callback):
     def __init__(self, out: "str | os.PathLike[str] | None" = None, **options: Any) -> None:
         super().__init__()
         self._asked = out, options
-        self._training = Training(out, options)
+        self._training = TrainerRuns(out, options)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Begin, before the loaders of a `fit` are made."""
@@ -44,4 +44,4 @@ class GputuneCallback(Callback):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._training = Training(*self._asked)
+        self._training = TrainerRuns(*self._asked)

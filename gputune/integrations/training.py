@@ -11,7 +11,7 @@ from gputune.inside.blocks import Watch, watch
 PREFIX = "gputune/"
 
 
-class Training:
+class TrainerRuns:
     """One training of a trainer after the other, each a run. `options` are those of `gputune.watch`."""
 
     def __init__(self, out: "str | os.PathLike[str] | None", options: dict[str, Any]) -> None:

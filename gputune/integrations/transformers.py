@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from gputune.integrations.training import Training
+from gputune.integrations.training import TrainerRuns
 
 AT_END = "train_runtime"  # among the metrics that a Trainer logs when it has trained, and in no others
 
@@ -14,7 +14,7 @@ class GputuneCallback(TrainerCallback):
     """Records each `train()`. `out` and the other options are those of `gputune.watch`."""
 
     def __init__(self, out: "str | os.PathLike[str] | None" = None, **options: Any) -> None:
-        self._training = Training(out, options)
+        self._training = TrainerRuns(out, options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin. A training that an error ends tells its callbacks nothing: the next one, or Python's end, ends it."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 from gputune.launch import values
-from gputune.launch.run import Wishes
+from gputune.launch.run import WatchOptions
 
 VALUES = {
     "--out": "out",
@@ -49,7 +49,7 @@ FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a loa
 INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID", "GPUTUNE_STEER"})
 
 
-def wishes(arguments: "list[str]") -> "Wishes | None":
+def wishes(arguments: "list[str]") -> "WatchOptions | None":
     """Return what `watch` was asked for, or None where that is not plain to see."""
     if _is_configured():
         return None
@@ -94,14 +94,14 @@ def asks(arguments: "list[str]", option: str, flags: "frozenset[str]" = frozense
     return False
 
 
-def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "Wishes | None":
+def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "WatchOptions | None":
     if not command or not all(asked.get(name, "-") not in {"", "--"} for name in ("out", "json")):
         return None
     for name in READ.keys() & asked.keys():
         value = asked[name] = READ[name](str(asked[name]))
         if value is None or (name == "hz" and not 0 < float(value) <= FASTEST):
             return None
-    return Wishes(command, **asked)  # type: ignore[arg-type] # by name, as VALUES and FLAGS say
+    return WatchOptions(command, **asked)  # type: ignore[arg-type] # by name, as VALUES and FLAGS say
 
 
 def _is_configured() -> bool:

@@ -44,7 +44,7 @@ class Started:
         self.t = t
 
 
-class Failed:
+class StartFailed:
     """The command could not be started; the supervisor has said why and leaves with `status`."""
 
     __slots__ = ("status",)
@@ -81,11 +81,11 @@ class Spoken:
         self.status = status
 
 
-Message = Plan | Started | Failed | Ended | Spoken
-_KINDS: "dict[str, type[Message]]" = {kind.__name__: kind for kind in (Plan, Started, Failed, Ended, Spoken)}
+Message = Plan | Started | StartFailed | Ended | Spoken
+_KINDS: "dict[str, type[Message]]" = {kind.__name__: kind for kind in (Plan, Started, StartFailed, Ended, Spoken)}
 
 
-class Link:
+class PipeEnd:
     """One end of the pair of pipes between supervisor and recorder."""
 
     def __init__(self, reads: int, writes: int) -> None:
@@ -139,11 +139,11 @@ class Link:
         return data
 
 
-def pair() -> "tuple[Link, Link]":
+def pair() -> "tuple[PipeEnd, PipeEnd]":
     """Return two linked ends. None of their descriptors takes the place of a closed stdin, stdout or stderr."""
     here_reads, there_writes = pipe()
     there_reads, here_writes = pipe()
-    return Link(here_reads, here_writes), Link(there_reads, there_writes)
+    return PipeEnd(here_reads, here_writes), PipeEnd(there_reads, there_writes)
 
 
 def pipe() -> "tuple[int, int]":

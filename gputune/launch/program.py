@@ -13,7 +13,7 @@ OURS = 125  # neither the command's nor a shell's: gputune itself could not star
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-class Refused(Exception):  # noqa: N818 - it is the shell's word for it
+class NotStarted(Exception):  # noqa: N818 - it is the shell's word for it
     """The command was not started. `status` is what a shell would leave with."""
 
     def __init__(self, status: int, says: str, hint: str) -> None:
@@ -112,24 +112,24 @@ def find(name: str, path: str) -> str:
     if "/" not in name:
         met = [place for place in met if not os.path.isdir(place)]
     if met and os.path.isdir(met[0]):
-        raise Refused(NOT_EXECUTABLE, f"{_quoted(name)} is a folder", "name the program in it that is to be run")
+        raise NotStarted(NOT_EXECUTABLE, f"{_quoted(name)} is a folder", "name the program in it that is to be run")
     if met:
         hint = f"call it as `python {_plain(name)}`" if name.endswith(".py") else f"try `chmod +x {_plain(met[0])}`"
-        raise Refused(NOT_EXECUTABLE, f"{_quoted(name)} is not executable", hint)
+        raise NotStarted(NOT_EXECUTABLE, f"{_quoted(name)} is not executable", hint)
     if name.endswith(".py") and os.path.exists(name):
-        raise Refused(NOT_FOUND, f"{_quoted(name)} is no command", f"call it as `python {_plain(name)}`")
+        raise NotStarted(NOT_FOUND, f"{_quoted(name)} is no command", f"call it as `python {_plain(name)}`")
     where = "does not exist" if "/" in name else "was not found in PATH"
-    raise Refused(NOT_FOUND, f"{_quoted(name)} {where}", "check the spelling, or give the path of the program")
+    raise NotStarted(NOT_FOUND, f"{_quoted(name)} {where}", "check the spelling, or give the path of the program")
 
 
-def _refusal(name: str, path: str, error: OSError) -> Refused:
+def _refusal(name: str, path: str, error: OSError) -> NotStarted:
     why = os.strerror(error.errno or 0)
     if error.errno in {errno.ENOENT, errno.ENOTDIR}:  # the file is there: what its first line names is not
         hint = f"look at the first line of `{_plain(path)}`"
-        return Refused(NOT_EXECUTABLE, f"the interpreter of {_quoted(name)} does not exist", hint)
+        return NotStarted(NOT_EXECUTABLE, f"the interpreter of {_quoted(name)} does not exist", hint)
     if error.errno in {errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.E2BIG, errno.ETXTBSY, errno.ELOOP}:
-        return Refused(NOT_EXECUTABLE, f"{_quoted(name)} cannot be executed: {why}", "check the file and its rights")
-    return Refused(OURS, f"{_quoted(name)} could not be started: {why}", "try again without gputune to compare")
+        return NotStarted(NOT_EXECUTABLE, f"{_quoted(name)} cannot be executed: {why}", "check the file and its rights")
+    return NotStarted(OURS, f"{_quoted(name)} could not be started: {why}", "try again without gputune to compare")
 
 
 def _quoted(text: str) -> str:

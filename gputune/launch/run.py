@@ -9,7 +9,7 @@ HZ = 10.0  # readings a second
 MAX_SIZE = 512 << 20  # bytes of a recording: weeks of it
 
 
-class Wishes:
+class WatchOptions:
     """What was asked for on the command line, in the environment or in a file. The defaults are `watch`'s."""
 
     __slots__ = (
@@ -69,14 +69,14 @@ class Wishes:
         self.html = html  # a page is written into the run folder afterwards
 
 
-class Run(Wishes):
+class WatchedRun(WatchOptions):
     """One watched command, in fields that go through a pipe."""
 
     __slots__ = ("family", "folder", "job", "rings", "troubles")
 
     def __init__(  # noqa: PLR0913 - as above
         self,
-        wishes: Wishes,
+        wishes: WatchOptions,
         *,
         folder: str,
         rings: str,
@@ -84,25 +84,25 @@ class Run(Wishes):
         job: str = "",
         family: bool = False,
     ) -> None:
-        super().__init__(**{name: getattr(wishes, name) for name in Wishes.__slots__})
+        super().__init__(**{name: getattr(wishes, name) for name in WatchOptions.__slots__})
         self.family = family  # what the command leaves behind is ended, by whoever is left to do it
         self.folder = folder  # "" where nothing can be kept
         self.job = job  # the folder of a job of several watches, in which `folder` is ours; "" for a run of our own
         self.rings = rings  # "" where guests cannot speak
         self.troubles = troubles  # what went wrong before the start, said after the run
 
-    def whole(self) -> "Run":
+    def whole(self) -> "WatchedRun":
         """Return the run of the job that this watch is one of."""
-        return Run(self, folder=self.job, rings=self.rings, troubles=[])
+        return WatchedRun(self, folder=self.job, rings=self.rings, troubles=[])
 
     def plain(self) -> "dict[str, object]":
         """Return what `restored` needs."""
-        wishes = {name: getattr(self, name) for name in Wishes.__slots__}
-        own = {name: getattr(self, name) for name in Run.__slots__}
+        wishes = {name: getattr(self, name) for name in WatchOptions.__slots__}
+        own = {name: getattr(self, name) for name in WatchedRun.__slots__}
         return {"wishes": wishes, **own}
 
 
-def restored(fields: "dict[str, object]") -> Run:
+def restored(fields: "dict[str, object]") -> WatchedRun:
     """Return the run that `plain` has taken apart."""
-    wishes = Wishes(**fields.pop("wishes"))  # type: ignore[arg-type] # it went in as a dict of Wishes' own fields
-    return Run(wishes, **fields)  # type: ignore[arg-type] # as above
+    wishes = WatchOptions(**fields.pop("wishes"))  # type: ignore[arg-type] # it went in as a dict of Wishes' own fields
+    return WatchedRun(wishes, **fields)  # type: ignore[arg-type] # as above

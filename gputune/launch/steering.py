@@ -19,7 +19,7 @@ VARIABLE = "GPUTUNE_STEER"
 FILE = "steer"  # its name, in the folder of a watch's rings
 
 
-class Orders:
+class OrderChannel:
     """The end of the channel that writes. The file is made (0600), or that of a recorder before us is gone on with."""
 
     def __init__(self, path: Path) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from gputune.launch import family, lost, signals
 from gputune.launch.descriptors import close_others, is_open, null, say
 from gputune.launch.folders import hold, remove_rings
-from gputune.launch.link import Ended, Failed, Link, Message, Plan, Spoken, Started, pair
-from gputune.launch.program import OURS, Refused, start
+from gputune.launch.link import Ended, Message, PipeEnd, Plan, Spoken, Started, StartFailed, pair
+from gputune.launch.program import OURS, NotStarted, start
 
 LIVES = 4  # a recorder that dies is started again, three times: a fourth death has a cause that will not go away
 PATIENCE = 20.0  # s that a recorder gets after the command's end: closing a week's recording takes a second or two
@@ -23,7 +23,7 @@ DEAFNESS = 1.0  # s after the command's end in which a further Ctrl-C was still 
 STOP_WINDOW = 5.0  # s in which a stop of the command belongs to the stop signal that we saw
 
 Mask = set[int | signal.Signals]
-Record = Callable[[Link, "dict[str, object]"], int]
+Record = Callable[[PipeEnd, "dict[str, object]"], int]
 Load = Callable[[], Callable[[], None]]  # imports a command of our own; what it returns runs it
 
 
@@ -47,7 +47,7 @@ class Supervisor:
         self._lives = 0
         self._recorder = 0
         self._recorder_status = 0
-        self._link: Link | None = None
+        self._link: PipeEnd | None = None
         self._command = 0
         self._told: list[Message] = []
         self._heard: Spoken | None = None
@@ -76,9 +76,9 @@ class Supervisor:
             else:
                 held: Mask = {*signals.WATCHED} if plan.family else mask
                 self._command = start(plan.argv, _environment(plan), held)
-        except Refused as refused:
+        except NotStarted as refused:
             say(str(refused))
-            self._tell(Failed(refused.status))
+            self._tell(StartFailed(refused.status))
             self._wait_for_recorder(plan, mask)
             return refused.status
         self._tell(Started(self._command, time.monotonic_ns()))
@@ -276,7 +276,7 @@ def supervise(first: Record, again: Record, ahead: Load | None = None, hand: "lo
     os._exit(code)
 
 
-def _be_recorder(record: Record, run: "dict[str, object]", link: Link, mask: Mask, *, first: bool) -> None:
+def _be_recorder(record: Record, run: "dict[str, object]", link: PipeEnd, mask: Mask, *, first: bool) -> None:
     """Live the recorder's life in the forked process. Does not return."""
     status = OURS
     try:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from gputune.core.figures import TINY, mean
 from gputune.features import Features, Loader, Process
 from gputune.model.rank_team import team
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 from gputune.model.workload import for_others, job_of, rounds_per_batch
 
 MOST_RANKS = 32  # that are replayed together: of more, those that wait most for batches, or are the slowest
 PARTS = ("cpu", "blocked", "disk")
 
 
-def together(run: Features, process: Process, loader: Loader) -> Job:
+def together(run: Features, process: Process, loader: Loader) -> LoopSeries:
     """Return the work behind a loader's batches, and that of the ranks that it meets, if each has such a loader."""
     met = team(run)
     others = [rank for rank in met.ranks if (rank.rank, rank.pid) != (process.rank, process.pid)] if met else []
@@ -42,9 +42,9 @@ class _Latest:
 
     def __init__(self) -> None:
         self._run: Features | None = None
-        self._found: dict[int, tuple[Process, Job]] = {}
+        self._found: dict[int, tuple[Process, LoopSeries]] = {}
 
-    def of(self, run: Features, process: Process, loader: Loader) -> Job:
+    def of(self, run: Features, process: Process, loader: Loader) -> LoopSeries:
         """Return the work behind the one loader of a rank."""
         if self._run is not run:
             self._run, self._found = run, {}
@@ -57,7 +57,7 @@ class _Latest:
 _LATEST = _Latest()
 
 
-def changed(before: Job, after: Job) -> Job:
+def changed(before: LoopSeries, after: LoopSeries) -> LoopSeries:
     """Return a job with its mates changed as it was itself: ranks run the same line."""
     if after is before or after.mates is not before.mates:
         return after
@@ -77,7 +77,7 @@ def _chosen(mates: list[tuple[Process, Loader]]) -> list[tuple[Process, Loader]]
     return sorted(mates, key=lambda mate: -mean([m.own for m in mate[0].meetings]))[: MOST_RANKS - 1]
 
 
-def _by_itself(run: Features, process: Process, job: Job) -> Job:
+def _by_itself(run: Features, process: Process, job: LoopSeries) -> LoopSeries:
     """Return the work of a rank with the steps that it makes by itself: rounds without waits for batches and ranks.
 
     Of the CPU time that a step takes by all clocks, they have as much as they are long.
@@ -90,7 +90,7 @@ def _by_itself(run: Features, process: Process, job: Job) -> Job:
     return replace(job, steps=steps, floor=job.floor - for_others(run, process))
 
 
-def _as(before: Job, after: Job, mate: Job) -> Job:
+def _as(before: LoopSeries, after: LoopSeries, mate: LoopSeries) -> LoopSeries:
     return replace(
         mate,
         fetches=_series(before.fetches, after.fetches, mate.fetches),

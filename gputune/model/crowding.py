@@ -14,7 +14,7 @@ from gputune.core.finding import MOST, Speedup
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, Outlook, Setting
-from gputune.model.replay import ALONE, Job, Work
+from gputune.model.replay import ALONE, LoopSeries, Work
 from gputune.model.strangers import UNTANGLED
 from gputune.model.workload import CROWD
 
@@ -80,7 +80,7 @@ def _with(outlook: Outlook, workers: int) -> Setting:
     return replace(outlook.now, workers=workers)
 
 
-def _narrow(job: Job, threads: int, part: float) -> Job:
+def _narrow(job: LoopSeries, threads: int, part: float) -> LoopSeries:
     """Return the work with steps of so many threads; `part` says how much of their CPU time is work: 0 least, 1 all."""
 
     def fewer(step: Work) -> Work:

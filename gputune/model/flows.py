@@ -13,7 +13,7 @@ from gputune.features import Features, Fetch, Loader, Process
 from gputune.features.stages import Making, Pipeline
 from gputune.model.minimum_samples import enough
 from gputune.model.prediction import Outlook, Setting
-from gputune.model.replay import TYPICAL_PREFETCH, Job, Work
+from gputune.model.replay import TYPICAL_PREFETCH, LoopSeries, Work
 from gputune.model.workload import device_floor
 
 LEAST_READINGS = 3  # of the stages; each is a mean of at least four batches
@@ -82,14 +82,14 @@ def _fetch(making: Making, step: float, *, greedy: bool) -> Fetch:
     return Fetch(wall=making.wall, cpu=cpu, queued=0.0, collate=0.0, samples=0)
 
 
-def _job(run: Features, process: Process, loader: Loader, fetches: tuple[Fetch, ...]) -> Job:
+def _job(run: Features, process: Process, loader: Loader, fetches: tuple[Fetch, ...]) -> LoopSeries:
     pipeline = loader.pipeline or Pipeline()
     step, cpus = mean(loader.steps), max(0.1, run.machine.cpus / run.machine.ranks)
     rest = mean(making.cpu for making in pipeline.makings) - mean(fetch.cpu for fetch in fetches)
     share = min(1.0, rest / step / cpus) if step and rest > 0 else 0.0  # of the CPUs, that steps keep busy
     width = max(1.0, share * cpus)
     busy = min(1.0, share * cpus)
-    return Job(
+    return LoopSeries(
         fetches=tuple(Work(fetch.cpu, fetch.wall - fetch.cpu) for fetch in fetches) or (Work(0.0, 0.0),),
         steps=tuple(Work(s * busy, s * (1 - busy), width, tied=False) for s in loader.steps) or (Work(0.0, 0.0),),
         cpus=cpus,

@@ -12,7 +12,7 @@ from gputune.model.batch_handoff import hand_over_of
 from gputune.model.concurrency import together
 from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_SAMPLED, alike
 from gputune.model.rank_team import starved
-from gputune.model.replay import TYPICAL_PREFETCH, Job
+from gputune.model.replay import TYPICAL_PREFETCH, LoopSeries
 from gputune.model.workload import CROWD, entangled, step_cpu_of, stolen_from, stretched
 
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)  # num_workers that people type
@@ -35,7 +35,7 @@ class Setting:
 class MeasuredLoop:
     """The loop around one loader, as it is. Ranks that meet are one loop: what is waited for is the last one's."""
 
-    def __init__(self, run: Features, process: Process, loader: Loader, job: Job | None = None) -> None:
+    def __init__(self, run: Features, process: Process, loader: Loader, job: LoopSeries | None = None) -> None:
         self.run = run
         self.process = process
         self.original = loader
@@ -45,7 +45,7 @@ class MeasuredLoop:
         self.now = Setting(loader.num_workers, loader.prefetch_factor or TYPICAL_PREFETCH, loader.persistent_workers)
 
     @cached_property
-    def job(self) -> Job:
+    def job(self) -> LoopSeries:
         """Return the work behind the loader's batches; of ranks that of all of them."""
         return together(self.run, self.process, self.loader) if self._job is None else self._job
 

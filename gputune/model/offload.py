@@ -9,7 +9,7 @@ from gputune.core.finding import Speedup
 from gputune.features import Features, Process
 from gputune.model.batch_handoff import usual_of
 from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, interval, known, unsteady, within
-from gputune.model.replay import TYPICAL_PREFETCH, Job, Work
+from gputune.model.replay import TYPICAL_PREFETCH, LoopSeries, Work
 from gputune.model.workload import device_work, stretched
 
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own
@@ -33,7 +33,7 @@ def moved_to_workers(run: Features, process: Process, each: float) -> tuple[int,
         width = max(1.0, min(cpus, cpu / whole))
         busy = min(whole, cpu / width * (1 + stretched(run)))
         floor = device_work(run, process, whole)
-        job = Job(
+        job = LoopSeries(
             fetches=(Work(0.0, 0.0),),
             steps=(Work(busy, whole - busy, width),),
             cpus=cpus,

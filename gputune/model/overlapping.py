@@ -23,7 +23,7 @@ LEAST_STACKS = 20  # below it, they say nothing about where a step's time goes
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class OverlapStep:
     """One ordinary step of the loop, in s: in all, and the parts of it.
 
     `synced` is the host's waiting for results, `copying` its waiting for copies; `launching` its computing under the
@@ -53,7 +53,7 @@ class Lanes:
         return min(self.step, max(self.step - saved, self.device, undisturbed + left * (beside - undisturbed), TINY))
 
 
-def lanes(run: Features, process: Process) -> Lanes | None:
+def lanes(run: Features, process: Process) -> OverlapStep | None:
     """Return an ordinary step of a process; None where nothing is known of its device, or of its steps."""
     steps = process.steps
     known = bool(process.works) or any(d.busy is not None for d in run.devices)
@@ -72,7 +72,7 @@ def lanes(run: Features, process: Process) -> Lanes | None:
     working = max(0.0, min(computing, step - synced - waiting))  # a wait may spin
     apart = max(0.0, working - copying)
     rate = pinning_rate(run, held)
-    return Lanes(
+    return OverlapStep(
         step=step,
         synced=min(step, synced),
         copying=min(step, copying),

@@ -19,7 +19,7 @@ from gputune.model.batch_handoff import GOTTEN_S
 from gputune.model.concurrency import changed
 from gputune.model.in_turns import without_workers
 from gputune.model.measured_loop import CANDIDATES, PREFETCHES, MeasuredLoop, Setting, foreign
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 from gputune.model.round_spread import error_of_mean
 from gputune.model.workload import CROWD
 
@@ -38,13 +38,13 @@ PERSIST_GAIN = 1.1  # workers that persist must be this much better before more 
 class Outlook(MeasuredLoop):
     """The loop around one loader, ready to be asked what other settings or other work would give."""
 
-    def __init__(self, run: Features, process: Process, loader: Loader, job: Job | None = None) -> None:
+    def __init__(self, run: Features, process: Process, loader: Loader, job: LoopSeries | None = None) -> None:
         super().__init__(run, process, loader, job)
         self._loops: dict[Setting, float] = {}
 
     # ---- the same loop otherwise
 
-    def altered(self, job: Job | None, loader: Loader | None = None) -> "Outlook":
+    def altered(self, job: LoopSeries | None, loader: Loader | None = None) -> "Outlook":
         """Return the outlook for this very loop over other work, or by another loader."""
         other = Outlook(self.run, self.process, loader or self.loader, None if job is None else changed(self.job, job))
         other.beside, other.original = self.beside, self.original
@@ -134,7 +134,7 @@ class Outlook(MeasuredLoop):
         steady = job.seconds(self.now.workers, self.now.prefetch, in_order=self.loader.in_order)
         return steady * self.loader.batches + self.loader.fresh
 
-    def pinned_at(self, job: Job, rate: float) -> Job:
+    def pinned_at(self, job: LoopSeries, rate: float) -> LoopSeries:
         """Return a job whose batches a thread pins with so many B/s, taking them as the training does now.
 
         The job as it is where one pins them already, or where that rate is not known (0).
@@ -146,7 +146,7 @@ class Outlook(MeasuredLoop):
 
     # ---- what that buys
 
-    def gain(self, setting: Setting, job: Job | None = None) -> Speedup:
+    def gain(self, setting: Setting, job: LoopSeries | None = None) -> Speedup:
         """Return what `setting` (and `job`, where the work itself changes) would buy over how the loop is now."""
         other = self if job is None else self.altered(job)
         found = self.compared(self.loop(self.now), other.loop(setting))
@@ -168,7 +168,7 @@ class Outlook(MeasuredLoop):
             found = replace(found.down_to(either), high=max(found.high, either.high))
         return found
 
-    def instead(self, loader: Loader, job: Job | None = None) -> Speedup:
+    def instead(self, loader: Loader, job: LoopSeries | None = None) -> Speedup:
         """Return what it would buy if the loader were this one, with its settings as they are."""
         return self.compared(self.loop(self.now), self.altered(job, loader).loop(self.now))
 

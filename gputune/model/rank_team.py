@@ -12,7 +12,7 @@ from statistics import stdev
 
 from gputune.core.figures import TINY, mean
 from gputune.core.finding import ERROR, Speedup, interval
-from gputune.features import Features, Meeting, Process
+from gputune.features import Features, Process, SyncRound
 
 LEAST_ROUNDS = 20  # that all ranks have told: below it a mean says nothing
 ROUNDS = 512  # the latest that are looked at
@@ -27,7 +27,7 @@ class Team:
     """All ranks of one job, in their order, and the rounds that all of them have told."""
 
     ranks: tuple[Process, ...]
-    rounds: tuple[tuple[Meeting, ...], ...]  # a round's meetings, in the order of the ranks
+    rounds: tuple[tuple[SyncRound, ...], ...]  # a round's meetings, in the order of the ranks
 
     @property
     def communication(self) -> float:
@@ -58,7 +58,7 @@ class Team:
         """Return the mean s that one rank takes of a round by itself."""
         return mean([met[member].own for met in self.rounds])
 
-    def mean(self, what: Callable[[Meeting], float]) -> float:
+    def mean(self, what: Callable[[SyncRound], float]) -> float:
         """Return the mean of something over all rounds and ranks."""
         return mean([what(m) for met in self.rounds for m in met])
 

@@ -10,7 +10,7 @@ from gputune.features import Epoch, Fetch, Loader
 from gputune.model import storage
 from gputune.model.minimum_samples import LEAST_SAMPLED
 from gputune.model.prediction import FIRST_S, Outlook, Setting
-from gputune.model.replay import DELIVERY_S, Job, Work
+from gputune.model.replay import DELIVERY_S, LoopSeries, Work
 
 PREPARED = 0.05  # of a batch's CPU time: reading and passing it on is never free
 PREPARED_S = 0.00003  # s of CPU to read one sample that was prepared, out of memory or a pack (measured: 5 to 60 µs)
@@ -44,7 +44,7 @@ def cheaper(outlook: Outlook, share: float) -> Speedup:
     return lightened(outlook, replace(outlook.job, fetches=fetches))
 
 
-def lightened(outlook: Outlook, job: Job) -> Speedup:
+def lightened(outlook: Outlook, job: LoopSeries) -> Speedup:
     """Return what it would buy to have less to make, as in `job`.
 
     At the least what it would if strangers on the CPUs gave way: what is lost to them is no fault of the work.
@@ -73,7 +73,7 @@ def pinned_less(
     return replace(found, high=max(found.high, gain(most).high))
 
 
-def _copying_less(outlook: Outlook, job: Job, seconds: float) -> Job:
+def _copying_less(outlook: Outlook, job: LoopSeries, seconds: float) -> LoopSeries:
     """Return a job whose device copies for so many s less a step; steps are shorter where they wait for it."""
     waits = mean(outlook.loader.pauses.get("sync", ()))
     steps = tuple(replace(step, blocked=step.blocked - min(step.blocked, seconds, waits)) for step in job.steps)
@@ -151,7 +151,7 @@ def _handovers(loader: Loader) -> Sequence[float]:
     return () if loader.hindered or loader.freed else loader.deliveries
 
 
-def _handing(job: Job, seconds: float) -> Job:
+def _handing(job: LoopSeries, seconds: float) -> LoopSeries:
     """Return a job in which a batch that is made is gotten in so many s by whoever gets it."""
     return replace(job, taking=seconds) if job.pins else replace(job, delivery=seconds)
 

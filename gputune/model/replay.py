@@ -97,7 +97,7 @@ def _lasting(work: Work) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LoopSeries:
     """What was measured of one loader and its loop: bounded series, cycled through as long as needed."""
 
     fetches: Sequence[Work]
@@ -110,7 +110,7 @@ class Job:
     late: float = 0.0  # s that it takes longer as long as the batch's maker computes another one
     floor: float = 0.0  # s per batch that the device works in any case
     picks: Sequence[Work] = ()  # the batch sampler's, before each step: in the training's own process, with workers too
-    mates: "Sequence[Job]" = ()  # of the other ranks, with the same settings, whom it meets at the end of steps
+    mates: "Sequence[LoopSeries]" = ()  # of the other ranks, with the same settings, whom it meets at the end of steps
     exchange: float = 0.0  # s that such a meeting takes once all are there
     every: int = 1  # steps from one meeting to the next
 
@@ -151,7 +151,7 @@ class Job:
             total += max(_play(job, workers, prefetch, batches, in_order=in_order)[-1], batches * self.floor)
         return total * batches / count
 
-    def _stretch(self, start: int, batches: int, count: int) -> "Job":
+    def _stretch(self, start: int, batches: int, count: int) -> "LoopSeries":
         """Return so many batches in a row, out of `count` that stand for all."""
         pins = spread(self.pins, count) if self.pins else []
         series = (spread(self.fetches, count), spread(self.steps, count), self.picked(count), pins)
@@ -185,7 +185,7 @@ class Job:
         return found
 
 
-def _play(job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> list[float]:
+def _play(job: LoopSeries, workers: int, prefetch: int, batches: int, *, in_order: bool) -> list[float]:
     """Return when each step ended, in s from the start with all queues empty."""
     plays = [_Play(one, workers, prefetch, batches, in_order=in_order) for one in (job, *job.mates)]
     every = job.every if job.mates else batches
@@ -211,7 +211,7 @@ class _Play:
     event is the smallest head of three heaps.
     """
 
-    def __init__(self, job: Job, workers: int, prefetch: int, batches: int, *, in_order: bool) -> None:
+    def __init__(self, job: LoopSeries, workers: int, prefetch: int, batches: int, *, in_order: bool) -> None:
         self.job = job
         self.cpus = job.cpus
         self.fetches = spread(job.fetches, batches)

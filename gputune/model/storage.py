@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gputune.core.figures import mean
 from gputune.core.mounts import Mount, holding
 from gputune.features import Features, Loader, Process, Reads, Storage, Variety
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 
 FULL = 512 * 1024  # B under way at all times at which a disk is at its limit: rate times latency of fast SSDs and of
 #                    network disks alike (3 GB/s x 0.15 ms, 0.5 GB/s x 1 ms)
@@ -241,7 +241,7 @@ def returns(run: Features, loader: Loader, wanted: Demand) -> bool | None:
     return None if size is None or free is None else size > free
 
 
-def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
+def cached(job: LoopSeries, loader: Loader, wanted: Demand) -> LoopSeries:
     """Return the work with the wait for storage replaced by a copy of the same bytes from memory."""
     copy = (wanted.asked or 0.0) / CACHE_RATE
     rest = 1 - wanted.waiting / wanted.blocked if wanted.blocked else 1.0
@@ -250,7 +250,7 @@ def cached(job: Job, loader: Loader, wanted: Demand) -> Job:
     return replace(job, fetches=tuple(Work(work.cpu + more, fetch.blocked * rest) for work, fetch in pairs))
 
 
-def nearby(job: Job, loader: Loader, wanted: Demand, kept: float = 0.0) -> Job:
+def nearby(job: LoopSeries, loader: Loader, wanted: Demand, kept: float = 0.0) -> LoopSeries:
     """Return the work with blocked time, but for `kept` s, replaced by reading as much from an ordinary disk."""
     each = kept + (wanted.asked or 0.0) / NEAR_RATE
     usual = wanted.blocked or 1.0

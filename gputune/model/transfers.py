@@ -25,7 +25,7 @@ SURE = 0.5  # of what is saved: waits for the device that no span shows (a maske
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class CopyStep:
     """One step of the loop, in s: how long it takes, and the parts of it."""
 
     step: float
@@ -61,7 +61,7 @@ class Lanes:
         return max(self.least, min(self.step, apart), TINY)
 
 
-def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: float = 0.0) -> Lanes | None:
+def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: float = 0.0) -> CopyStep | None:
     """Return a step of a process as these copies see it, None where there is none or no device was measured.
 
     With `pinned_at` (B/s) a thread pins the batches from then on, and none comes faster than that.
@@ -82,7 +82,7 @@ def lanes(run: Features, process: Process, copies: Sequence[Copy], pinned_at: fl
         device = device_work(run, process, step)
     elif process.works:  # timed from batch to batch on the device's clock: the copies are a part of that
         device = min(max(0.0, device - moving), device_work(run, process, step))
-    return Lanes(
+    return CopyStep(
         step=step,
         copying=copying,
         moving=moving,
@@ -106,7 +106,7 @@ class Held:
 
     process: Process
     copies: tuple[Copy, ...]
-    lanes: Lanes
+    lanes: CopyStep
 
     @property
     def worst(self) -> Copy:
@@ -157,7 +157,7 @@ def times_faster(run: Features, moving: float, size: float) -> tuple[float, floa
     return min(least, most), min(math.sqrt(usual * most), most), most
 
 
-def beside(step: Lanes, then: float, best: float, least: float | None = None) -> Speedup:
+def beside(step: CopyStep, then: float, best: float, least: float | None = None) -> Speedup:
     """Return what it buys that nobody waits for copies: steps become `then` s long, `best` at best.
 
     The low end is what is sure of it: steps of `least` s where both lanes were measured, or are known to take no

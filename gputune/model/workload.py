@@ -12,7 +12,7 @@ from gputune.model import storage
 from gputune.model.batch_handoff import delivery_of, hand_over_of, late_of, usual_of
 from gputune.model.minimum_samples import LEAST_SAMPLED
 from gputune.model.rank_team import team
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
@@ -25,9 +25,9 @@ LOCKED = (
 )
 
 
-def job_of(run: Features, process: Process, loader: Loader) -> Job:
+def job_of(run: Features, process: Process, loader: Loader) -> LoopSeries:
     """Return the work behind a loader's batches, as measured: what each batch and each step took of what."""
-    return Job(
+    return LoopSeries(
         fetches=tuple(_fetches(run, loader)) or (Work(0.0, 0.0),),
         steps=tuple(steps_of(run, loader)) or (Work(0.0, 0.0),),
         cpus=max(0.1, run.machine.cpus / run.machine.ranks),

@@ -41,7 +41,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class AgentOptions:
     """What was asked of an agent. `listen` is HOST[:PORT], empty for the Unix socket alone.
 
     It ends with the process `with_pid`, and `until_eof` with its standard input, as well as at a signal. `relay` are
@@ -65,7 +65,7 @@ class Wishes:
     metrics: str | None = None
 
 
-def run(wishes: Wishes) -> int:
+def run(wishes: AgentOptions) -> int:
     """Serve until the end; return the status. Raises GputuneError before anything is served."""
     with ExitStack() as stack:
         wakeup = stack.enter_context(signals())
@@ -105,7 +105,7 @@ def _end_anyway(wakeup: int, over: threading.Event, sockets: Sequence[Path]) -> 
 class _Ways:
     """The ways in: the Unix socket, and the door where one is wanted. They are checked first, and opened by `serve`."""
 
-    def __init__(self, wishes: Wishes, stack: ExitStack) -> None:
+    def __init__(self, wishes: AgentOptions, stack: ExitStack) -> None:
         self._stack = stack
         self.socket = places.free(wishes.socket or places.socket())
         self.door: Door | None = None
@@ -153,7 +153,7 @@ class _Ways:
         return found
 
 
-def _scraped(wishes: Wishes, stack: ExitStack) -> "Scraped | None":
+def _scraped(wishes: AgentOptions, stack: ExitStack) -> "Scraped | None":
     """Return the way in for Prometheus, where one is wanted."""
     if wishes.metrics is None:
         return None
@@ -167,7 +167,7 @@ def _scraped(wishes: Wishes, stack: ExitStack) -> "Scraped | None":
 class _Reader:
     """What is read once a second, and the desk that it is put on."""
 
-    def __init__(self, wishes: Wishes, state: Path, stack: ExitStack) -> None:
+    def __init__(self, wishes: AgentOptions, state: Path, stack: ExitStack) -> None:
         from gputune.nodes.desk import Desk  # noqa: PLC0415 - pyarrow comes lean, or not at all
 
         links = Links(wishes.credentials)
@@ -216,7 +216,7 @@ class _Reader:
             say(f"gputune: {clean(trouble)}\n")
 
 
-def _tell(wishes: Wishes, ways: _Ways) -> None:
+def _tell(wishes: AgentOptions, ways: _Ways) -> None:
     """Say where it can be reached: on stderr, and in the file that somebody waits for."""
     told = ways.plain()
     if not wishes.quiet:
@@ -248,7 +248,7 @@ def signals() -> Iterator[int]:
 class _Beats:
     """Comes round once a second, until a signal, the end of a process, or the end of our input."""
 
-    def __init__(self, wakeup: int, wishes: Wishes, stack: ExitStack) -> None:
+    def __init__(self, wakeup: int, wishes: AgentOptions, stack: ExitStack) -> None:
         self._poll = select.poll()
         self._poll.register(wakeup, select.POLLIN)
         self._input = 0 if wishes.until_eof else -1

@@ -14,7 +14,7 @@ from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
 from gputune.launch import program
 from gputune.launch.descriptors import close_others, null, say
-from gputune.nodes.agent import Wishes, run
+from gputune.nodes.agent import AgentOptions, run
 from gputune.wire import places
 
 # Set by torchrun, Open MPI, MPICH and Intel MPI, Horovod, SLURM; the innermost launcher first. A PyTorchJob sets none:
@@ -28,20 +28,20 @@ def is_first(environ: Mapping[str, str]) -> bool:
     return told.strip() in {"", "0"}
 
 
-def beside(wishes: Wishes, command: tuple[str, ...]) -> int:
+def beside(wishes: AgentOptions, command: tuple[str, ...]) -> int:
     """Start an agent if we are the first here, and become the command. Returns only where that was not possible."""
     try:
         program.find(command[0], os.environ.get("PATH", os.defpath))  # else an agent would say first that it serves
         if is_first(os.environ):
             start(replace(wishes, with_pid=os.getpid()))
         program.become(command, dict(os.environ))
-    except program.Refused as refused:
+    except program.NotStarted as refused:
         say(str(refused))
         return refused.status
     return program.OURS
 
 
-def start(wishes: Wishes) -> None:
+def start(wishes: AgentOptions) -> None:
     """Start an agent that is not our child: a command that waits for all of its own must not meet a stranger."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -57,7 +57,7 @@ def start(wishes: Wishes) -> None:
         os._exit(0)
 
 
-def _agent(wishes: Wishes) -> None:
+def _agent(wishes: AgentOptions) -> None:
     """Be the agent. What fails is said once, on the command's stderr, before the agent lets go of that."""
     close_others(set())
     null(0)

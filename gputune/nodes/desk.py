@@ -28,12 +28,12 @@ from gputune.wire.messages import (
     MACHINE,
     PROTOCOL,
     Ask,
-    Column,
+    CursorFields,
     Hello,
-    Link,
+    LinkRate,
+    MetricColumn,
     News,
-    Place,
-    Rows,
+    RowsHeader,
     Since,
     WhichLink,
 )
@@ -182,7 +182,7 @@ class Desk:
             raise GputuneError("the document is too large", hint="look at it on the node")
         return data
 
-    def pull(self, ask: Ask) -> tuple[object, Rows]:
+    def pull(self, ask: Ask) -> tuple[object, RowsHeader]:
         """Return the samples of a run after a cursor. Raises NoSuchRun."""
         folder = self._folder(ask.run)
         try:
@@ -190,12 +190,12 @@ class Desk:
             piece = pullable.since(_cursor(ask.since), only=frozenset(ask.only))
         except OSError:
             raise NoSuchRun from None
-        said = Rows(
+        said = RowsHeader(
             protocol=PROTOCOL,
             run=ask.run,
             rows=piece.batch.num_rows,
-            next=Place(*piece.next),
-            columns=tuple(Column(id_, about) for id_, about in piece.columns),
+            next=CursorFields(*piece.next),
+            columns=tuple(MetricColumn(id_, about) for id_, about in piece.columns),
             anew=piece.anew,
             more=piece.more,
             missed=piece.missed,
@@ -204,7 +204,7 @@ class Desk:
         )
         return piece.batch, said
 
-    def link(self, ask: WhichLink) -> Link:
+    def link(self, ask: WhichLink) -> LinkRate:
         """Return how fast the link from here to another agent is: see `Links`."""
         return self._links.measure(ask)
 
@@ -246,7 +246,7 @@ def _fitting(rows: list[tuple[int, Node | RunRow]]) -> list[tuple[int, Node | Ru
     return rows
 
 
-def _cursor(place: Place) -> Cursor:
+def _cursor(place: CursorFields) -> Cursor:
     """Return the cursor that somebody gave us: a row below zero becomes the beginning."""
     return Cursor(max(LATEST, place.segment), max(0, place.row), max(0, place.known), place.form)
 

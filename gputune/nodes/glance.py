@@ -20,7 +20,7 @@ COLOURS = {"name": "1", "good": "32", "warn": "33", "bad": "31", "memory": "35",
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ProcessColumns:
     """What is said of a process beside its memory: its command, its user (alone where nothing is asked), its pid."""
 
     command: bool = False
@@ -29,13 +29,13 @@ class Wishes:
     colour: bool = False
 
 
-def render(nodes: Iterable[Node], runs: Iterable[RunRow], wishes: Wishes = Wishes()) -> str:
+def render(nodes: Iterable[Node], runs: Iterable[RunRow], wishes: ProcessColumns = ProcessColumns()) -> str:
     """Return all of them in lines, without a newline at the end."""
     known = {run.id: run for run in runs if run.state == "live"}
     return "\n".join(line for node in nodes for line in _node(node, known, wishes))
 
 
-def _node(node: Node, runs: Mapping[str, RunRow], wishes: Wishes) -> list[str]:
+def _node(node: Node, runs: Mapping[str, RunRow], wishes: ProcessColumns) -> list[str]:
     lines = [_head(node, wishes)]
     if node.devices:
         lines += [_device(device, node, runs, wishes) for device in node.devices]
@@ -45,7 +45,7 @@ def _node(node: Node, runs: Mapping[str, RunRow], wishes: Wishes) -> list[str]:
     return lines + ([_painted(f"    no device: {clean(why)}", "dim", wishes)] if why else [])
 
 
-def _head(node: Node, wishes: Wishes) -> str:
+def _head(node: Node, wishes: ProcessColumns) -> str:
     at = time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(node.seen or time.time()))
     link = "" if node.link in {"local", "up"} else f"  {node.link}: {clean(node.why)}"
     facts = [_painted(clean(node.name, NAME), "name", wishes), at]
@@ -59,7 +59,7 @@ def _head(node: Node, wishes: Wishes) -> str:
     return "  ".join(facts) + _painted(link, "bad", wishes)
 
 
-def _with(line: str, tasks: Sequence[TaskRow], runs: Mapping[str, RunRow], wishes: Wishes) -> str:
+def _with(line: str, tasks: Sequence[TaskRow], runs: Mapping[str, RunRow], wishes: ProcessColumns) -> str:
     """Return a line with its processes: behind it, or a line each below it, where what was typed is told of them."""
     told = [_task(task, runs, wishes) for task in tasks]
     if wishes.command:
@@ -67,7 +67,7 @@ def _with(line: str, tasks: Sequence[TaskRow], runs: Mapping[str, RunRow], wishe
     return " | ".join([line, "  ".join(told)]) if told else line
 
 
-def _device(device: DeviceRow, node: Node, runs: Mapping[str, RunRow], wishes: Wishes) -> str:
+def _device(device: DeviceRow, node: Node, runs: Mapping[str, RunRow], wishes: ProcessColumns) -> str:
     filled = device.memory_used / device.memory_total if device.memory_used and device.memory_total else 0.0
     degrees = UNKNOWN if device.temperature is None else f"{device.temperature:.0f}"
     power = UNKNOWN if device.power is None else f"{device.power:.0f}"
@@ -84,7 +84,7 @@ def _device(device: DeviceRow, node: Node, runs: Mapping[str, RunRow], wishes: W
     return _with(" | ".join(cells), on, runs, wishes)
 
 
-def _cpus(node: Node, runs: Mapping[str, RunRow], wishes: Wishes) -> str:
+def _cpus(node: Node, runs: Mapping[str, RunRow], wishes: ProcessColumns) -> str:
     used = node.cpu / node.cpus if node.cpu is not None and node.cpus else None
     mine = [task for task in node.tasks if task.run]
     others = [task for task in node.tasks if not task.run and (task.cpu or 0) >= 0.5][:STRANGERS]
@@ -97,7 +97,7 @@ def _cpus(node: Node, runs: Mapping[str, RunRow], wishes: Wishes) -> str:
     return _with(_painted("[-]", "device", wishes) + " " + " | ".join(cells), shown, runs, wishes)
 
 
-def _task(task: TaskRow, runs: Mapping[str, RunRow], wishes: Wishes) -> str:
+def _task(task: TaskRow, runs: Mapping[str, RunRow], wishes: ProcessColumns) -> str:
     """Return a process as gpustat writes it, and what its run waits for and could gain."""
     user = task.user if wishes.user or not (wishes.command or wishes.pid) else ""
     told = ":".join(
@@ -127,7 +127,7 @@ def _run(run: RunRow | None) -> str:
     return ", ".join(facts)
 
 
-def _painted(text: str, role: str, wishes: Wishes) -> str:
+def _painted(text: str, role: str, wishes: ProcessColumns) -> str:
     return f"\x1b[{COLOURS[role]}m{text}\x1b[0m" if wishes.colour and role and text else text
 
 

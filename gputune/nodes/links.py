@@ -6,7 +6,7 @@ from pathlib import Path
 from gputune.wire import credentials, failing
 from gputune.wire.address import parse
 from gputune.wire.link_rate import NoLink, bounded, measure
-from gputune.wire.messages import Link, WhichLink
+from gputune.wire.messages import LinkRate, WhichLink
 
 
 class Links:
@@ -16,7 +16,7 @@ class Links:
         self._folder = folder
         self._one = threading.Lock()
 
-    def measure(self, ask: WhichLink) -> Link:
+    def measure(self, ask: WhichLink) -> LinkRate:
         """Return how fast the link from here is. Raises NoLink, or BadUsage for what is no address."""
         address = parse(ask.to)
         if address.path:

@@ -18,9 +18,9 @@ from gputune.feeds.rows import RunRow, Update, harmless
 from gputune.model.rank_team import team
 from gputune.report.rejudging import relive
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.credentials import Credentials
-from gputune.wire.messages import Link, Since
+from gputune.wire.messages import LinkRate, Since
 
 SECONDS = 2.0  # each way: a link's pace varies by some per cent from one second to the next
 ALIKE = 2.0  # times: gloo and NCCL over TCP use half of a link or more; who takes longer is held up by something else
@@ -57,7 +57,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = 1
     source: str
     target: str
-    link: Link
+    link: LinkRate
     exchanges: list[Compared] = []
     notes: list[str] = []
 
@@ -75,7 +75,7 @@ def between(
     if source == target:
         raise BadUsage(f"`{source.name}` was named twice", hint="a link has two ends: `--network m8 m9`")
     found = [_recorded(folder) for folder in runs]  # what was typed wrong is said before anything is measured
-    far = Far(source, known)
+    far = AgentClient(source, known)
     try:
         link = far.link(str(target), seconds)
     finally:
@@ -91,7 +91,7 @@ def between(
     )
 
 
-def compared(one: Exchange, link: Link) -> Compared:
+def compared(one: Exchange, link: LinkRate) -> Compared:
     """Return an exchange beside what the link needs for it: a ring goes both ways, at the pace of the slower one."""
     needs = ring(one.size, one.ranks, one.messages, min(link.sent, link.received), link.answer / 2)
     told = _told(one.took / needs, at_least=link.sent_at_least or link.received_at_least)
@@ -143,10 +143,10 @@ def _recorded(folder: Path) -> Found:
 
 def _shown(address: Address, known: Credentials | None) -> list[Found]:
     """Return what the runs exchange that an agent shows, where they wait for it."""
-    far = Far(address, known)
+    far = AgentClient(address, known)
     try:
         update = harmless(msgspec.json.decode(far.news(Since()).update, type=Update))
-    except Failed as failed:
+    except AgentFailed as failed:
         return [(None, f"{address.name}: its runs are not known here ({failed.why})")]
     except msgspec.DecodeError:
         return [(None, f"{address.name}: its runs are not understood")]

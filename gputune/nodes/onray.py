@@ -26,7 +26,7 @@ from gputune.launch.descriptors import say
 from gputune.nodes.agent import signals
 from gputune.wire import credentials
 from gputune.wire.address import parse
-from gputune.wire.client import Far
+from gputune.wire.client import AgentClient
 
 BEAT = 1.0  # s between looks at which nodes live, and whether their agents answer
 PINGS = 16  # at once
@@ -35,7 +35,7 @@ GENTLE = 5.0  # s that the agents have to end
 
 
 @dataclass(slots=True)
-class Member:
+class ClusterNode:
     """One node of the cluster. `state`: starting, up, silent (no answer of its agent), dead (Ray says so), failed."""
 
     id: str
@@ -44,7 +44,7 @@ class Member:
     state: str = "starting"
     actor: Any = None
     asked: Any = None
-    far: Far | None = None
+    far: AgentClient | None = None
     ping: Future[bool] | None = None
     again: Any = None  # asked once more where its agent is: Ray may have started it anew
 
@@ -94,7 +94,7 @@ class Hosted:
         self._folder.cleanup()
 
 
-class Cluster:
+class ClusterAgents:
     """The agents of one cluster. `told` hears a sentence for each change."""
 
     def __init__(self, ray: Any, folder: Path, told: Callable[[str], None]) -> None:
@@ -102,7 +102,7 @@ class Cluster:
         self._folder = folder
         self._told = told
         self._pings = ThreadPoolExecutor(PINGS, thread_name_prefix="gputune-ray")
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClusterNode] = {}
         credentials.make(folder, ["localhost"])
         self._known = credentials.read(folder, credentials.CLIENT)
 
@@ -124,7 +124,7 @@ class Cluster:
             elif member.far is not None:
                 self._ping(member, member.far)
 
-    def _join(self, id_: str, node: dict[str, Any]) -> Member:
+    def _join(self, id_: str, node: dict[str, Any]) -> ClusterNode:
         name = clean(str(node.get("NodeManagerHostname") or id_[:8]), 64)
         host = str(node["NodeManagerAddress"])
         if any(other.name == name for other in self.members.values()):
@@ -136,22 +136,22 @@ class Cluster:
         files = {file.name: file.read_bytes() for file in server.iterdir() if not file.name.startswith(".")}
         listen = f"[{host}]:0" if ":" in host else f"{host}:0"
         handle = actor.remote(files, listen)
-        return Member(id_, name, actor=handle, asked=handle.where.remote())
+        return ClusterNode(id_, name, actor=handle, asked=handle.where.remote())
 
-    def _hear(self, member: Member) -> None:
+    def _hear(self, member: ClusterNode) -> None:
         done, _ = self._ray.wait([member.asked], timeout=0)
         if not done:
             return
         try:
             member.address, member.state = str(self._ray.get(member.asked)), "up"
-            member.far = Far(parse(f"{member.name}={member.address}"), self._known)
+            member.far = AgentClient(parse(f"{member.name}={member.address}"), self._known)
             self._told(f"node {member.name} is at {member.address}")
         except Exception as error:  # noqa: BLE001 - Ray's errors are many, and each means that there is no agent
             member.state = "failed"
             self._told(f"no agent on node {member.name}: {clean(str(error).strip().splitlines()[-1])}")
         member.asked = None
 
-    def _ping(self, member: Member, far: Far) -> None:
+    def _ping(self, member: ClusterNode, far: AgentClient) -> None:
         """See whether its agent answers: Ray takes a quarter of a minute to notice that a node was killed."""
         if member.ping is not None and member.ping.done():
             state = "up" if member.ping.result() else "silent"
@@ -164,7 +164,7 @@ class Cluster:
         if member.ping is None:
             member.ping = self._pings.submit(_answers, far)
 
-    def _find(self, member: Member) -> None:
+    def _find(self, member: ClusterNode) -> None:
         """Learn where the agent of a node is now: another one answers at another port once Ray has started it anew."""
         if member.again is None:
             member.again = member.actor.where.remote()
@@ -175,7 +175,7 @@ class Cluster:
         with suppress(Exception):  # it is not there: the node is dying, or will be asked again
             address = str(self._ray.get(asked))
             if address != member.address:
-                member.address, member.far = address, Far(parse(f"{member.name}={address}"), self._known)
+                member.address, member.far = address, AgentClient(parse(f"{member.name}={address}"), self._known)
                 self._told(f"node {member.name} is at {address} now")
 
     def hosts(self) -> str:
@@ -194,7 +194,7 @@ class Cluster:
                     self._ray.kill(member.actor)
 
 
-def _answers(far: Far) -> bool:
+def _answers(far: AgentClient) -> bool:
     try:
         far.hello()
     except GputuneError:
@@ -207,7 +207,7 @@ def run(address: str) -> int:
     ray = connect(address)
     with tempfile.TemporaryDirectory(prefix="gputune-ray-") as folder:
         base = Path(folder)
-        cluster = Cluster(ray, base, _say)
+        cluster = ClusterAgents(ray, base, _say)
         file = base / "hosts"
         _say(f"to look at them: gputune tui --hostfile {file} --credentials {base / credentials.CLIENT}")
         try:

@@ -15,10 +15,10 @@ from gputune.feeds.rows import PARTS, DeviceRow, LinkState, Node, Past, RunRow, 
 from gputune.nodes.naming import Names
 from gputune.nodes.trace import METRICS, Trace
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.credentials import Credentials
-from gputune.wire.keeping import Reader
-from gputune.wire.messages import LATEST, News, Place, Since
+from gputune.wire.keeping import RunReader
+from gputune.wire.messages import LATEST, CursorFields, News, Since
 
 BEAT = 1.0  # s between two questions, unless somebody wants them more rarely
 LATE = 5.0  # s without news after which what is known of a node is no longer shown
@@ -49,7 +49,7 @@ class Round:
         self._relay = False
         self._more = False  # there is more to be had at once
         self._names: dict[str, str] = {}  # id of a run here to its id there
-        self._far = Far(address, credentials)
+        self._far = AgentClient(address, credentials)
         self._beat = beat
         self._followed: dict[str, _Followed] = {}  # by the id that a run has here
         self.looked_at = False  # its machine's past is wanted
@@ -76,7 +76,7 @@ class Round:
             self._take(self._far.news(self._since))
             self._follow()
             self._look_back()
-        except Failed as failed:
+        except AgentFailed as failed:
             self._failed(failed.state, failed.why)
         except Exception as error:  # noqa: BLE001 - whatever it has sent, the other nodes stay on the screen
             self._far.close()
@@ -123,7 +123,7 @@ class Round:
             update = harmless(UPDATES.decode(news.update))
         except msgspec.DecodeError:
             self._far.close()
-            raise Failed(self.address, "foreign", "its rows are not understood") from None
+            raise AgentFailed(self.address, "foreign", "its rows are not understood") from None
         nodes = {} if news.whole else dict(self.nodes)
         runs = {} if news.whole else dict(self.runs)
         alone = not news.relay  # else its nodes keep their names
@@ -142,7 +142,9 @@ class Round:
             runs[known.id], names[known.id] = known, run.id
         if max(len(nodes), len(update.nodes)) > MOST_NODES or max(len(runs), len(update.runs)) > MOST_RUNS:
             self._far.close()
-            raise Failed(self.address, "foreign", f"it speaks for more than {MOST_NODES} nodes or {MOST_RUNS} runs")
+            raise AgentFailed(
+                self.address, "foreign", f"it speaks for more than {MOST_NODES} nodes or {MOST_RUNS} runs"
+            )
         if not update.more:  # else the node that shows a run may come with the next piece
             there = {run for node in nodes.values() for run in node.runs}
             runs = {run: row for run, row in runs.items() if run in there}
@@ -168,7 +170,7 @@ class Round:
         return run if followed is None or run.state != "live" else followed.about(run)
 
     def _new(self, run: RunRow) -> "_Followed":
-        reader = Reader(self._far, self._names.get(run.id, run.id), at=Place(segment=LATEST), only=METRICS)
+        reader = RunReader(self._far, self._names.get(run.id, run.id), at=CursorFields(segment=LATEST), only=METRICS)
         return _Followed(reader, Trace(run.started))
 
 
@@ -176,7 +178,7 @@ class Round:
 class _Followed:
     """A live run whose samples are read on."""
 
-    reader: Reader
+    reader: RunReader
     trace: Trace
 
     def read(self, run: RunRow) -> RunRow:
@@ -187,7 +189,7 @@ class _Followed:
                 self.trace.take(ticks, self.reader.clocks)
                 if not more:
                     break
-        except Failed as failed:
+        except AgentFailed as failed:
             if not failed.said:  # else the agent answers, and this run has just gone
                 raise
         return self.about(run)

@@ -27,7 +27,7 @@ PLAIN = "text/plain; charset=utf-8"
 Answer = Callable[[str], tuple[bytes, str]]  # what the peer accepts to a body and its kind
 
 
-class Taken(GputuneError):  # noqa: N818 - named for what happened
+class MetricsPortTaken(GputuneError):  # noqa: N818 - named for what happened
     """Somebody listens there already."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -83,7 +83,7 @@ def _listening(wished: str, host: str, port: int) -> "_Server":
         return _Server((host, port), _Peer)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Taken(host, port) from None
+            raise MetricsPortTaken(host, port) from None
         says = f"`--metrics {wished}` cannot be listened at: {error.strerror or error}"
         raise BadUsage(says, hint=OWN) from None
 

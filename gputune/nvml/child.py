@@ -114,7 +114,7 @@ class Reader:
         self._slot = slot
         self._skip = skip  # labels of calls that hung, and the seconds until they are tried again
         self._nv, self._fields = _load()
-        self._cards: dict[int, fields.Card] = {}
+        self._cards: dict[int, fields.DeviceFields] = {}
         self._due: dict[int, list[Due]] = {}
         self._events: Any = None
         self._events_due = 0.0
@@ -200,7 +200,7 @@ class Reader:
         self._slot.leave()
         return line if len(line) > 2 or values else {}
 
-    def _one(self, card: "fields.Card", due: Due, at: float) -> "list[fields.Value]":
+    def _one(self, card: "fields.DeviceFields", due: Due, at: float) -> "list[fields.Value]":
         """Read one field; a failure is said once, and tried again later where that can help."""
         self._slot.enter(label(due.field.name, card.index))
         due.at = max(due.at + (BEAT if due.field.name in self._often else due.beat), at)
@@ -275,11 +275,11 @@ class Reader:
         self._deaf, self._reborn = False, 0
         say(e=[-1, "", None, 0])
 
-    def _card(self, index: int) -> "fields.Card":
+    def _card(self, index: int) -> "fields.DeviceFields":
         nv = self._nv
         handle = nv.nvmlDeviceGetHandleByIndex(index)
         mig = bool(_try(nv, lambda: nv.nvmlDeviceGetMigMode(handle)[0], 0))
-        card: fields.Card = self._fields.Card(
+        card: fields.DeviceFields = self._fields.DeviceFields(
             index=index,
             handle=handle,
             name=str(_try(nv, lambda: nv.nvmlDeviceGetName(handle), "NVIDIA GPU")),
@@ -346,7 +346,7 @@ class Reader:
 IDENTIFYING = frozenset({"processes", "SM share of processes"})  # read of all devices: the job may turn up on any
 
 
-def _people(card: "fields.Card") -> list[tuple[int, int | None, float | None]]:
+def _people(card: "fields.DeviceFields") -> list[tuple[int, int | None, float | None]]:
     """Return who is on the device; who had no SM time has a share of 0, and None where it cannot be measured."""
     known = dict(card.processes)
     if card.shares is None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from gputune.core.sample import Target
 from gputune.host.procfs import read_bytes
-from gputune.nvml.process import Device, Person
+from gputune.nvml.process import NvmlDevice, Person
 
 INITIAL_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of Linux: here pids mean what the driver says
 FILES_BEAT = 5.0  # s between looks at who holds device files open
 HIDING = frozenset({"", "-1", "NoDevFiles", "void", "none"})  # values that hide every device
 
 
-def visible(environ: Mapping[str, str], devices: Collection[Device]) -> tuple[int, ...] | None:
+def visible(environ: Mapping[str, str], devices: Collection[NvmlDevice]) -> tuple[int, ...] | None:
     """Return the devices that CUDA_VISIBLE_DEVICES leaves to a process, or None where it does not say.
 
     Takes indices, UUIDs and their beginnings, and MIG instances (their device). As CUDA does, it stops at the first
@@ -40,7 +40,7 @@ def visible(environ: Mapping[str, str], devices: Collection[Device]) -> tuple[in
     return tuple(dict.fromkeys(found))
 
 
-def _named(entry: str, device: Device) -> bool:
+def _named(entry: str, device: NvmlDevice) -> bool:
     """Tell whether a UUID, its beginning, or an instance of `device` is meant (`MIG-GPU-…/1/0` is the old form)."""
     if entry.startswith("MIG-GPU-"):
         return device.uuid == entry.removeprefix("MIG-").partition("/")[0]

@@ -36,7 +36,7 @@ class UnsupportedError(Exception):
 
 
 @dataclass(slots=True)
-class Card:
+class DeviceFields:
     """One device, and what its fields remember between two readings."""
 
     index: int
@@ -96,12 +96,12 @@ def checked(values: Iterable[Value]) -> list[Value]:
     return kept
 
 
-def busy(card: Card) -> list[Value]:
+def busy(card: DeviceFields) -> list[Value]:
     """Share of the last sample period (1/6 to 1 s, by product) with at least one kernel running; not occupancy."""
     return [("gpu.busy", pynvml.nvmlDeviceGetUtilizationRates(card.handle).gpu / 100)]
 
 
-def memory(card: Card) -> list[Value]:
+def memory(card: DeviceFields) -> list[Value]:
     """Memory in use by processes, what the driver reserves, and the total; version 2 tells the first two apart."""
     info, reserved = _memory_info(card)
     if info is None:
@@ -120,7 +120,7 @@ def memory(card: Card) -> list[Value]:
     return values
 
 
-def _memory_info(card: Card) -> tuple[Any, int | None]:
+def _memory_info(card: DeviceFields) -> tuple[Any, int | None]:
     """Return NVML's answer and the reserved bytes; no answer on a part that shares the host's memory."""
     try:
         if "memory_v2" not in card.missing:
@@ -148,32 +148,32 @@ def _host_memory() -> int:
     return int(line.split()[1]) * 1024
 
 
-def power(card: Card) -> list[Value]:
+def power(card: DeviceFields) -> list[Value]:
     """Mean power of the last second (Ampere and later); A100 and H100 look at a quarter of that time only."""
     return [("gpu.power", pynvml.nvmlDeviceGetPowerUsage(card.handle) / 1e3)]
 
 
-def energy(card: Card) -> list[Value]:
+def energy(card: DeviceFields) -> list[Value]:
     """Energy since the driver was loaded."""
     return [("gpu.energy", pynvml.nvmlDeviceGetTotalEnergyConsumption(card.handle) / 1e3)]
 
 
-def clock(card: Card) -> list[Value]:
+def clock(card: DeviceFields) -> list[Value]:
     """SM clock now."""
     return [("gpu.clock.sm", pynvml.nvmlDeviceGetClockInfo(card.handle, pynvml.NVML_CLOCK_SM) * MHZ)]
 
 
-def memory_clock(card: Card) -> list[Value]:
+def memory_clock(card: DeviceFields) -> list[Value]:
     """Memory clock now."""
     return [("gpu.clock.memory", pynvml.nvmlDeviceGetClockInfo(card.handle, pynvml.NVML_CLOCK_MEM) * MHZ)]
 
 
-def clock_max(card: Card) -> list[Value]:
+def clock_max(card: DeviceFields) -> list[Value]:
     """Highest SM clock of the product."""
     return [("gpu.clock.sm.max", pynvml.nvmlDeviceGetMaxClockInfo(card.handle, pynvml.NVML_CLOCK_SM) * MHZ)]
 
 
-def throttle(card: Card) -> list[Value]:
+def throttle(card: DeviceFields) -> list[Value]:
     """Bit mask of what holds the clocks down; called throttle reasons before NVML 12.2."""
     if "events" not in card.missing:
         try:
@@ -183,33 +183,33 @@ def throttle(card: Card) -> list[Value]:
     return [("gpu.throttle", float(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(card.handle)))]
 
 
-def temperature(card: Card) -> list[Value]:
+def temperature(card: DeviceFields) -> list[Value]:
     """Temperature of the die."""
     return [("gpu.temperature", float(pynvml.nvmlDeviceGetTemperature(card.handle, pynvml.NVML_TEMPERATURE_GPU)))]
 
 
-def capability(card: Card) -> list[Value]:
+def capability(card: DeviceFields) -> list[Value]:
     """Compute capability: 8.6 is major 8, minor 6. Tensor cores came with 7.0."""
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(card.handle)
     return [("gpu.capability", major + minor / 10)]
 
 
-def compute_mode(card: Card) -> list[Value]:
+def compute_mode(card: DeviceFields) -> list[Value]:
     """Who may compute on it: 0 all, 2 nobody, 3 one process at a time (1 is an older form of it)."""
     return [("gpu.compute.mode", float(pynvml.nvmlDeviceGetComputeMode(card.handle)))]
 
 
-def power_limit(card: Card) -> list[Value]:
+def power_limit(card: DeviceFields) -> list[Value]:
     """Power that the device is held to."""
     return [("gpu.power.limit", pynvml.nvmlDeviceGetEnforcedPowerLimit(card.handle) / 1e3)]
 
 
-def power_limit_default(card: Card) -> list[Value]:
+def power_limit_default(card: DeviceFields) -> list[Value]:
     """Power that the device is held to as it was built; not every device can tell, so it is a field of its own."""
     return [("gpu.power.limit.default", pynvml.nvmlDeviceGetPowerManagementDefaultLimit(card.handle) / 1e3)]
 
 
-def link(card: Card) -> list[Value]:
+def link(card: DeviceFields) -> list[Value]:
     """Read generation and lanes of the PCIe link now (lower while the device idles) and at most."""
     return [
         ("gpu.pcie.gen", float(pynvml.nvmlDeviceGetCurrPcieLinkGeneration(card.handle))),
@@ -219,7 +219,7 @@ def link(card: Card) -> list[Value]:
     ]
 
 
-def traffic(card: Card) -> list[Value]:
+def traffic(card: DeviceFields) -> list[Value]:
     """PCIe traffic: mean since the last reading where the device counts it, else over NVML's 20 ms of waiting.
 
     The latter blocks for 40 ms in all, so it is asked only each third time.
@@ -243,7 +243,7 @@ def traffic(card: Card) -> list[Value]:
     ]
 
 
-def field_values(card: Card, *ids: int) -> list[int | None]:
+def field_values(card: DeviceFields, *ids: int) -> list[int | None]:
     """Return unsigned 64-bit field values, None for each that the device does not have."""
     try:
         values = pynvml.nvmlDeviceGetFieldValues(card.handle, list(ids))
@@ -252,7 +252,7 @@ def field_values(card: Card, *ids: int) -> list[int | None]:
     return [int(value.value.ullVal) if value.nvmlReturn == SUCCESS else None for value in values]
 
 
-def latency(card: Card) -> list[Value]:
+def latency(card: DeviceFields) -> list[Value]:
     """Return what NVML says that it needed itself to read the energy counter."""
     value = pynvml.nvmlDeviceGetFieldValues(card.handle, [pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION])[0]
     if value.nvmlReturn != SUCCESS:
@@ -260,7 +260,7 @@ def latency(card: Card) -> list[Value]:
     return [("gpu.nvml.latency", max(0.0, value.latencyUsec / 1e6))]
 
 
-def ecc(card: Card) -> list[Value]:
+def ecc(card: DeviceFields) -> list[Value]:
     """Uncorrected memory errors since the driver was loaded."""
     errors = pynvml.nvmlDeviceGetTotalEccErrors(
         card.handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
@@ -268,7 +268,7 @@ def ecc(card: Card) -> list[Value]:
     return [("gpu.ecc", float(errors))]
 
 
-def processes(card: Card) -> list[Value]:
+def processes(card: DeviceFields) -> list[Value]:
     """Remember the processes with a compute context on the device; newest struct first, an older one where refused."""
     card.processes = []
     found = [(int(p.pid), _bytes(p.usedGpuMemory)) for p in _running(card) if p.pid]
@@ -278,7 +278,7 @@ def processes(card: Card) -> list[Value]:
     return []
 
 
-def _running(card: Card) -> Sequence[Any]:
+def _running(card: DeviceFields) -> Sequence[Any]:
     for version in ("v3", "v2"):
         if version in card.missing:
             continue
@@ -295,7 +295,7 @@ def _bytes(count: int | None) -> int | None:
     return int(count) if count is not None and 0 <= count <= LIMITS["gpu.memory.used"] else None
 
 
-def shares(card: Card) -> list[Value]:
+def shares(card: DeviceFields) -> list[Value]:
     """Remember the SM time of each process in its last sample period, 0 to 1; several samples may be buffered."""
     card.shares = None
     try:
@@ -343,7 +343,7 @@ class Gpm:
         return [(name, metric.value / 100) for name, metric in metrics if metric.nvmlReturn == SUCCESS]
 
 
-def activity(card: Card) -> list[Value]:
+def activity(card: DeviceFields) -> list[Value]:
     """Share of SMs, tensor cores and memory bandwidth in use between two readings."""
     if card.gpm is None:
         if not pynvml.nvmlGpmQueryDeviceSupport(card.handle).isSupportedDevice:
@@ -359,7 +359,7 @@ class Field:
 
     name: str
     beat: float
-    read: Callable[[Card], list[Value]]
+    read: Callable[[DeviceFields], list[Value]]
 
 
 FIELDS = (

@@ -43,7 +43,7 @@ Person: TypeAlias = "tuple[int, int | None, float | None]"  # pid, memory in B, 
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class NvmlDevice:
     """One device as NVML names it. `minor` is the N of /dev/nvidiaN, `instances` the UUIDs of its MIG instances."""
 
     index: int
@@ -55,7 +55,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Unreadable:
     """Something that cannot be read: a field of a device, a device (`field` empty), or all (`device` -1).
 
     `why` is a clause for people that begins with a verb, or empty when it works again; `since` is ns of the monotonic
@@ -76,9 +76,9 @@ class Answer:
     values: tuple[tuple[str, int, float], ...] = ()  # metric, device index, value in base units
     people: dict[int, tuple[Person, ...]] = field(default_factory=dict)  # device index to who is on it
     xids: tuple[tuple[int, int], ...] = ()  # device index (-1 unknown) and number
-    devices: tuple[Device, ...] = ()  # after an initialisation
+    devices: tuple[NvmlDevice, ...] = ()  # after an initialisation
     cuda: int = 0  # with them: the newest CUDA that the driver runs (13020 is 13.2), 0 unknown
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[Unreadable, ...] = ()
     fatal: str = ""  # NVML cannot be used at all: one sentence
     hint: str = ""
 
@@ -231,7 +231,9 @@ class Nvml:
         if name not in STARTING:
             self._skip[name] = 2 * self._skip.get(name, SKIPPED / 2)
         what, _, index = name.rpartition(" of device ")
-        one = Trouble(int(index), what, HUNG, since) if index.isdigit() and what else Trouble(-1, name, HUNG, since)
+        one = (
+            Unreadable(int(index), what, HUNG, since) if index.isdigit() and what else Unreadable(-1, name, HUNG, since)
+        )
         self._publish(Answer(time.monotonic_ns(), troubles=(one,)))
         self._again()
         if len(self._stuck) >= MOST_STUCK:
@@ -308,7 +310,7 @@ def subscribe() -> Subscription:
 
 
 def _whole(why: str, since: int) -> Answer:
-    return Answer(time.monotonic_ns(), troubles=(Trouble(-1, "", why, since),))
+    return Answer(time.monotonic_ns(), troubles=(Unreadable(-1, "", why, since),))
 
 
 def _answer(line: dict[str, Any]) -> Answer:
@@ -319,9 +321,9 @@ def _answer(line: dict[str, Any]) -> Answer:
         values=tuple((metric, index, value) for metric, index, value in line.get("v", ())),
         people={int(index): tuple((p, m, s) for p, m, s in who) for index, who in line.get("p", {}).items()},
         xids=tuple((index, number) for index, number in line.get("x", ())),
-        devices=tuple(Device(i, n, u, m, g, tuple(parts)) for i, n, u, m, g, parts in line.get("devices", ())),
+        devices=tuple(NvmlDevice(i, n, u, m, g, tuple(parts)) for i, n, u, m, g, parts in line.get("devices", ())),
         cuda=line.get("cuda", 0),
-        troubles=(Trouble(trouble[0], trouble[1], trouble[2] or "", trouble[3]),) if trouble else (),
+        troubles=(Unreadable(trouble[0], trouble[1], trouble[2] or "", trouble[3]),) if trouble else (),
         fatal=line.get("fatal", ""),
         hint=line.get("hint", ""),
     )

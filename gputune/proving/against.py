@@ -15,7 +15,7 @@ from gputune.comparing.subject import Subject
 from gputune.comparing.tables import NAMED
 from gputune.core.errors import GputuneError
 from gputune.core.finding import Finding
-from gputune.proving.asked import Asked
+from gputune.proving.asked import ReplayedRun
 from gputune.proving.comparing import Proven, state
 from gputune.proving.proof import AGAINST, Proof, ProofTrial, proof
 from gputune.verdict.document import LoaderRow
@@ -35,7 +35,7 @@ class NotComparable(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
-def against(what: Asked, other: str, finding: Finding | None) -> Proof:
+def against(what: ReplayedRun, other: str, finding: Finding | None) -> Proof:
     """Compare a run with another one, or several, made after the change; `other` is what `gputune compare` takes.
 
     How fast each was is what `compare` says of it. Raises NotComparable, and GputuneError where one has no pace.

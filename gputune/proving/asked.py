@@ -53,7 +53,7 @@ class NoSuchFinding(BadUsage):
 class NotOurs(BadUsage):
     """The change is one of the script, which gputune does not make."""
 
-    def __init__(self, asked: "Asked", finding: Finding) -> None:
+    def __init__(self, asked: "ReplayedRun", finding: Finding) -> None:
         where = f" at {clean(finding.where, 60)}" if finding.where else ""
         other = f"{str(asked.folder).rstrip('/')}-changed"
         again = shlex.join(asked.command)
@@ -68,7 +68,7 @@ class NotOurs(BadUsage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReplayedRun:
     """A recorded run to be run again. The last of its findings may be such as are only worth a try."""
 
     folder: Path
@@ -116,7 +116,7 @@ class Asked:
         return next((o.other_loops / o.whole for o in found if o.loader.where == loader.where and o.whole > 0), 0.0)
 
 
-def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
+def asked(folder: Path, command: Sequence[str] = ()) -> ReplayedRun:
     """Return what is known of a recorded run. `command` is what to run instead of what the recording has.
 
     Raises Switched, and as reading a recording does.
@@ -129,7 +129,7 @@ def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
     perhaps: list[Finding] = []
     found = judging.judge(run, perhaps=perhaps)
     cwd = story.get("cwd")
-    return Asked(
+    return ReplayedRun(
         folder=folder,
         command=tuple(command) or run.command,
         cwd=cwd if isinstance(cwd, str) else "",
@@ -138,7 +138,7 @@ def asked(folder: Path, command: Sequence[str] = ()) -> Asked:
     )
 
 
-def runnable(what: Asked) -> Asked:
+def runnable(what: ReplayedRun) -> ReplayedRun:
     """Return it if its command can be run again. Raises GputuneError where it cannot."""
     if is_kernel(what.command):
         raise GputuneError(

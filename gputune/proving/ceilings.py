@@ -12,7 +12,7 @@ from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.finding import Finding
 from gputune.core.hygiene import clean
 from gputune.proving import caches, trials
-from gputune.proving.asked import BEST, Asked
+from gputune.proving.asked import BEST, ReplayedRun
 from gputune.proving.changing import AS_IT_IS, Effort, in_one_loop, planned
 from gputune.proving.comparing import Proven, of_the_run, state
 from gputune.proving.proof import CEILING, Proof, proof
@@ -30,14 +30,14 @@ READS = frozenset({"slow-storage", "remote-storage", "cold-cache"})  # `small-fi
 class NotAbout(BadUsage):
     """What is measured says nothing of that finding."""
 
-    def __init__(self, what: Asked, finding: Finding, option: str, measures: str) -> None:
+    def __init__(self, what: ReplayedRun, finding: Finding, option: str, measures: str) -> None:
         super().__init__(
             f"`{option}` measures {measures}, which says nothing of `{finding.id}`",
             hint=f"`gputune prove {what.folder} {finding.id}`, or `{option}` without an id",
         )
 
 
-def about_loading(what: Asked, name: str | None) -> Finding | None:
+def about_loading(what: ReplayedRun, name: str | None) -> Finding | None:
     """Return the finding to hold against the ceiling: without a name the best one about what batches wait for, if any.
 
     Raises NotAbout, and as `Asked.finding` does.
@@ -50,7 +50,7 @@ def about_loading(what: Asked, name: str | None) -> Finding | None:
     return finding
 
 
-def about_reading(what: Asked, name: str | None, kind: str) -> Finding | None:
+def about_reading(what: ReplayedRun, name: str | None, kind: str) -> Finding | None:
     """Return the finding to hold against what files cost: none without a name. Raises as `about_loading` does."""
     if name is None:
         return None
@@ -62,7 +62,7 @@ def about_reading(what: Asked, name: str | None, kind: str) -> Finding | None:
     return finding
 
 
-def ceiling(what: Asked, finding: Finding | None, effort: Effort) -> Proof:
+def ceiling(what: ReplayedRun, finding: Finding | None, effort: Effort) -> Proof:
     """Measure how fast everything but the loading is: no change to a loader can bring more.
 
     With a finding its prediction must not exceed that. Raises TrialFailed.
@@ -88,7 +88,7 @@ def _replayed(plan: TrialPlan) -> Trial:
     return trial
 
 
-def cache(what: Asked, finding: Finding | None, kind: str, effort: Effort) -> Proof:
+def cache(what: ReplayedRun, finding: Finding | None, kind: str, effort: Effort) -> Proof:
     """Measure what reading costs: the same batches with their files in the page cache, against `first` or `cold` ones.
 
     `kind` is `warm` (against the first pass, as the cache is now) or `cold` (against files that were dropped from it).

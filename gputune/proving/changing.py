@@ -12,7 +12,7 @@ from gputune.core.hygiene import clean
 from gputune.core.sample import Json
 from gputune.features import Features, Loader
 from gputune.proving import trials
-from gputune.proving.asked import Asked
+from gputune.proving.asked import ReplayedRun
 from gputune.proving.comparing import Proven, of_the_run, state
 from gputune.proving.proof import Proof, proof
 from gputune.proving.trials import Tell, Trial, TrialPlan, turns
@@ -54,7 +54,7 @@ class NotMade(GputuneError):  # noqa: N818 - named for what happened
         super().__init__(f"the change could not be made: {why}", hint=f"the script's output is in `{log}`")
 
 
-def planned(what: Asked, finding: Finding | None, batches: int | None = None) -> TrialPlan:
+def planned(what: ReplayedRun, finding: Finding | None, batches: int | None = None) -> TrialPlan:
     """Return how long trials of this run have to be, and where they are kept. Makes the folder for them."""
     loader = what.loader(finding)
     change: Mapping[str, Setting] = finding.change if finding else {}
@@ -120,7 +120,7 @@ def _folder(run: Path) -> Path:
     return folder
 
 
-def prove(what: Asked, finding: Finding, effort: Effort) -> Proof:
+def prove(what: ReplayedRun, finding: Finding, effort: Effort) -> Proof:
     """Run the script with the finding's change and without it, and say whether its prediction holds.
 
     Of a change that is partly one of the script only the settings of the loader are made, and held against what these

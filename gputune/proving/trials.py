@@ -91,7 +91,7 @@ Make = Callable[[], Trial]
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class TrialsInTurn:
     """Trials of two kinds in turn, and how many times as fast the second kind was."""
 
     before: list[Trial] = field(default_factory=list)
@@ -111,12 +111,14 @@ class Turns:
         return [_row(trial) for pair in zip(self.before, self.after, strict=True) for trial in pair]
 
 
-def turns(first: Make, second: Make, enough: Callable[[Speedup], int], tell: Tell, *, rests: bool = False) -> Turns:
+def turns(
+    first: Make, second: Make, enough: Callable[[Speedup], int], tell: Tell, *, rests: bool = False
+) -> TrialsInTurn:
     """Run both in turn until there are as many pairs as `enough` says by what is known then.
 
     The order changes from pair to pair, unless the second `rests` on the first.
     """
-    found = Turns()
+    found = TrialsInTurn()
     sides = (first, found.before), (second, found.after)
     for both in in_turn(*sides):
         for make, into in sides if rests else both:

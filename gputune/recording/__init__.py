@@ -19,18 +19,18 @@ tables and columns are in docs/recording.md. Only this package imports pyarrow, 
 
 from gputune.recording.about import Damaged, NewerRun, NotARun
 from gputune.recording.lean import lean
-from gputune.recording.overview import Line, Series, columns, series
-from gputune.recording.reading import Run, load, readings
+from gputune.recording.overview import ColumnEnvelope, Series, columns, series
+from gputune.recording.reading import RecordedRun, load, readings
 from gputune.recording.writing import MAX_SIZE, Recording
 
 __all__ = [
     "MAX_SIZE",
+    "ColumnEnvelope",
     "Damaged",
-    "Line",
     "NewerRun",
     "NotARun",
+    "RecordedRun",
     "Recording",
-    "Run",
     "Series",
     "columns",
     "lean",

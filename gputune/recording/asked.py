@@ -25,7 +25,7 @@ LASTING = frozenset(LASTS.values())  # columns that say how long a row lasts
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ColumnQuery:
     """One column of a table of records. `only`: of rows with that process or name; `rate`: a second."""
 
     name: str
@@ -51,16 +51,18 @@ class Asked:
         return [name for name in ("time", self.column, by, code) if name]
 
 
-def records(names: Iterable[str]) -> list[Asked]:
+def records(names: Iterable[str]) -> list[ColumnQuery]:
     """Return those of the names that ask for records."""
     found = [(name, _RECORDS.fullmatch(name)) for name in dict.fromkeys(names)]
     asked = [
-        Asked(name, m["table"], m["column"] or "", m["only"] or "", rate=bool(m["rate"])) for name, m in found if m
+        ColumnQuery(name, m["table"], m["column"] or "", m["only"] or "", rate=bool(m["rate"]))
+        for name, m in found
+        if m
     ]
     return [each for each in asked if _is_there(each)]
 
 
-def _is_there(asked: Asked) -> bool:
+def _is_there(asked: ColumnQuery) -> bool:
     shape = SHAPES[asked.table]
     if not asked.column:
         return asked.rate

@@ -1,9 +1,9 @@
 """What the samples of a segment come to in cells of a minute, kept beside them and read in their place from afar.
 
 Of a week, a plot wants a few columns of a thousand segments, each with hundreds: opened, decoded and counted for two
-points. `cells/00002.parquet` has a row for each column and cell, with what a point needs, as `Tally` counts it. Points
-are then whole cells, so that they say the same either way. Rows of which nothing was `seen` hold the first and the last
-reading of a counter: what it grew by from one segment to the next is told by both.
+points. `cells/00002.parquet` has a row for each column and cell, with what a point needs, as `PointStats` counts it.
+Points are then whole cells, so that they say the same either way. Rows of which nothing was `seen` hold the first and
+the last reading of a counter: what it grew by from one segment to the next is told by both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.recording.curves import Growth, curve_of
-from gputune.recording.points import Grid, Rows, Tally, times
+from gputune.recording.curves import CounterRate, curve_of
+from gputune.recording.points import Grid, PointRows, PointStats, times
 
 CELL = 60_000_000  # µs
 FEWEST = 4  # cells of a point: as points are whole ones, there are fewer of them than asked for by a fifth at the most
@@ -38,7 +38,7 @@ def made(samples: pa.Table, declared: Mapping[str, str], start: int) -> pa.Table
     both = pc.min_max(at)
     first, last = ((both[end].as_py() - start) // CELL for end in ("min", "max"))
     grid = Grid(start + first * CELL, CELL, last - first + 1)
-    rows = Rows(at, grid)
+    rows = PointRows(at, grid)
     found = list(_ticks(rows, grid))
     for name, about in declared.items():
         found += _column(about, rows, samples[name].combine_chunks(), grid)
@@ -50,22 +50,22 @@ def _kinds() -> list[pa.DataType]:
     return [pa.int64(), *SHAPE.types[1:]]
 
 
-def _ticks(rows: Rows, grid: Grid) -> Iterator[Row]:
-    tally = Tally(grid.count)
+def _ticks(rows: PointRows, grid: Grid) -> Iterator[Row]:
+    tally = PointStats(grid.count)
     tally.count(rows)
     for cell, seen in enumerate(tally.seen):
         if seen:
             yield grid.start + cell * CELL, TICKS, None, None, 0.0, seen
 
 
-def _column(about: str, rows: Rows, values: pa.Array, grid: Grid) -> Iterator[Row]:
+def _column(about: str, rows: PointRows, values: pa.Array, grid: Grid) -> Iterator[Row]:
     curve = curve_of(about, grid)
     curve.take(rows, values)
     tally = curve.tally
     for cell, seen in enumerate(tally.seen):
         if seen:
             yield grid.start + cell * CELL, about, tally.low[cell], tally.high[cell], tally.sum[cell], seen
-    if isinstance(curve, Growth):
+    if isinstance(curve, CounterRate):
         for us, value in curve.ends:
             yield us, about, None, None, float(value), 0
 

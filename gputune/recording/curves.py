@@ -9,21 +9,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gputune.recording.encoding import declared
-from gputune.recording.overview import Line
-from gputune.recording.points import US, Grid, Rows, Tally, between
+from gputune.recording.overview import ColumnEnvelope
+from gputune.recording.points import US, Grid, PointRows, PointStats, between
 
 GROWS = {"us": ("ratio", 1 / US), "s": ("ratio", 1.0), "J": ("W", 1.0)}  # counters' units to what they are a second
 
 
-class Curve(Protocol):
+class CurveBuilder(Protocol):
     """Takes a column segment by segment; then tells its line. `covered`: in which points anything was read at all."""
 
     unit: str
 
-    def take(self, rows: Rows, values: pa.Array) -> None:
+    def take(self, rows: PointRows, values: pa.Array) -> None:
         """Take the column's values in some rows."""
 
-    def line(self, covered: Sequence[bool]) -> Line | None:
+    def line(self, covered: Sequence[bool]) -> ColumnEnvelope | None:
         """Return the line, None where there was no value."""
 
 
@@ -33,9 +33,9 @@ class _Tallied:
     def __init__(self, unit: str, grid: Grid) -> None:
         self.unit = unit
         self.grid = grid
-        self.tally = Tally(grid.count)
+        self.tally = PointStats(grid.count)
 
-    def take(self, rows: Rows, values: pa.Array) -> None:
+    def take(self, rows: PointRows, values: pa.Array) -> None:
         """Take the column's values in some rows."""
         self.tally.take(rows, values)
 
@@ -43,17 +43,17 @@ class _Tallied:
 class Level(_Tallied):
     """The values themselves: of a gauge, or of a column of records."""
 
-    def line(self, covered: Sequence[bool]) -> Line | None:  # noqa: ARG002 - of a Curve
+    def line(self, covered: Sequence[bool]) -> ColumnEnvelope | None:  # noqa: ARG002 - of a Curve
         """Return least, mean and greatest; a point between two readings that were close tells the later one's."""
         tally, by = self.tally, self.tally.told_by(self.grid.step)
         if not any(tally.seen):
             return None
         both = zip(tally.sum, tally.seen, tally.low, tally.high, strict=True)
         means = [min(max(low, total / seen), high) if seen else math.nan for total, seen, low, high in both]
-        return Line(self.unit, _told(tally.low, by), _told(means, by), _told(tally.high, by))
+        return ColumnEnvelope(self.unit, _told(tally.low, by), _told(means, by), _told(tally.high, by))
 
 
-class Growth(Level):
+class CounterRate(Level):
     """What a counter grew by a second between two readings."""
 
     def __init__(self, unit: str, grid: Grid) -> None:
@@ -61,7 +61,7 @@ class Growth(Level):
         super().__init__(growth_unit(unit), grid)
         self.ends: tuple[tuple[int, int], ...] = ()  # the first reading of all and the last one: µs, and what it was
 
-    def take(self, rows: Rows, values: pa.Array) -> None:
+    def take(self, rows: PointRows, values: pa.Array) -> None:
         """Take the counter's readings, which come after all that were taken before."""
         read = rows.read(values)
         if not len(read.us):
@@ -92,20 +92,20 @@ class Sum(_Tallied):
         """Return the sum of each point."""
         return self.tally.sum
 
-    def line(self, covered: Sequence[bool]) -> Line | None:
+    def line(self, covered: Sequence[bool]) -> ColumnEnvelope | None:
         """Return the line: there is one number a point."""
         if not any(self.tally.seen):
             return None
         both = zip(self.totals(), covered, strict=True)
         found = [total * US / self.grid.step if there or total else math.nan for total, there in both]
         shown = _told(found, range(len(found)))
-        return Line(self.unit, shown, shown, shown)
+        return ColumnEnvelope(self.unit, shown, shown, shown)
 
 
 class Count(Sum):
     """How many rows there are a second."""
 
-    def take(self, rows: Rows, values: pa.Array) -> None:  # noqa: ARG002 - of a Curve
+    def take(self, rows: PointRows, values: pa.Array) -> None:  # noqa: ARG002 - of a Curve
         """Take that there are rows."""
         self.tally.count(rows)
 
@@ -114,15 +114,15 @@ class Count(Sum):
         return [float(many) for many in self.tally.seen]
 
 
-class Share(Sum):
+class TimeShare(Sum):
     """The share of time that rows last (s), together: a long one lies in many points."""
 
     def __init__(self, unit: str, grid: Grid) -> None:
         super().__init__(unit, grid)
-        self._tails = Tally(grid.count)
-        self._opened, self._closed = Tally(grid.count), Tally(grid.count)
+        self._tails = PointStats(grid.count)
+        self._opened, self._closed = PointStats(grid.count), PointStats(grid.count)
 
-    def take(self, rows: Rows, values: pa.Array) -> None:
+    def take(self, rows: PointRows, values: pa.Array) -> None:
         """Take from when on rows lasted, and how long (s): in its first point, in its last one, whole ones between."""
         lasted = pc.round(pc.multiply(values.fill_null(0.0), US)).cast(pa.int64())
         began = pc.max_element_wise(rows.us, self.grid.start)
@@ -130,14 +130,14 @@ class Share(Sum):
         some = pc.greater(ended, began)
         began, ended = began.filter(some), ended.filter(some)
         edge = self._edge_after(began)
-        self.tally.take(Rows(began, self.grid), _seconds(pc.subtract(pc.min_element_wise(edge, ended), began)))
+        self.tally.take(PointRows(began, self.grid), _seconds(pc.subtract(pc.min_element_wise(edge, ended), began)))
         long = pc.greater(ended, edge)
         edge, ended = edge.filter(long), ended.filter(long)
         last = pc.subtract(ended, 1)
         tail = self._edge_before(last)
-        self._tails.take(Rows(last, self.grid), _seconds(pc.subtract(ended, tail)))
-        self._opened.take(Rows(edge, self.grid), edge)
-        self._closed.take(Rows(tail, self.grid), tail)
+        self._tails.take(PointRows(last, self.grid), _seconds(pc.subtract(ended, tail)))
+        self._opened.take(PointRows(edge, self.grid), edge)
+        self._closed.take(PointRows(tail, self.grid), tail)
 
     def _edge_before(self, us: pa.Array) -> pa.Array:
         step, start = self.grid.step, self.grid.start
@@ -162,7 +162,7 @@ class Share(Sum):
 def curve_of(about: str, grid: Grid) -> Level:
     """Return the curve of a column of `samples` that is declared so."""
     metric, _ = declared(about)
-    return (Growth if metric.kind == "counter" else Level)(metric.unit, grid)
+    return (CounterRate if metric.kind == "counter" else Level)(metric.unit, grid)
 
 
 def growth_unit(unit: str) -> str:

@@ -13,12 +13,12 @@ from gputune.core.events import APART, END, UNTIMED
 from gputune.core.sample import Json
 from gputune.recording import asked, cells, keeping, tables
 from gputune.recording.about import offset
-from gputune.recording.asked import LASTING, NAMED, Asked
-from gputune.recording.curves import Count, Curve, Growth, Level, Share, Sum, curve_of
+from gputune.recording.asked import LASTING, NAMED, ColumnQuery
+from gputune.recording.curves import Count, CounterRate, CurveBuilder, Level, Sum, TimeShare, curve_of
 from gputune.recording.folder import Folder
-from gputune.recording.overview import Line, Series
-from gputune.recording.picking import Segment, Source
-from gputune.recording.points import Grid, Rows, Tally, times
+from gputune.recording.overview import ColumnEnvelope, Series
+from gputune.recording.picking import RunSource, Segment
+from gputune.recording.points import Grid, PointRows, PointStats, times
 from gputune.recording.replaying import Lost, tried
 
 US = 1e6
@@ -26,7 +26,7 @@ NOWHERE = Grid(0, 1, 0)
 FINEST = 100_000  # µs of a point: a tick of `--hz 10`
 
 
-class Stretch(NamedTuple):
+class TimeWindow(NamedTuple):
     """How many points, and of which time: s after the run's start, None where it begins and ends."""
 
     points: int
@@ -34,12 +34,12 @@ class Stretch(NamedTuple):
     until: float | None
 
 
-class Run:
+class OpenRun:
     """An open run folder: its segments, and when they were."""
 
     def __init__(self, folder: Folder, story: Mapping[str, Json], lost: Lost) -> None:
         self.clocks = offset(story)
-        self.source = Source(folder, self.clocks, lost)
+        self.source = RunSource(folder, self.clocks, lost)
         self.segments = sorted({*folder.frames(), *folder.parts()})
         self._story = story
         self._edges: dict[int, tuple[int, int]] = {}
@@ -86,13 +86,13 @@ class Run:
             yield Segment(self.source, each)
 
 
-class Read(NamedTuple):
+class SegmentRows(NamedTuple):
     """What a segment holds of what was asked for; None of a table that has nothing of it."""
 
     segment: str
     samples: pa.Table | None
     cells: pa.Table | None  # in their place
-    records: Mapping[Asked, pa.Table | None]
+    records: Mapping[ColumnQuery, pa.Table | None]
 
 
 class Drawing:
@@ -101,20 +101,20 @@ class Drawing:
     def __init__(self, names: Sequence[str], grid: Grid) -> None:
         self._names = names
         self._grid = grid
-        self._ticks = Tally(grid.count)
+        self._ticks = PointStats(grid.count)
         self._about: tuple[bytes, dict[str, str]] = (b"", {})
         self._chosen: tuple[list[str], list[str]] = ([], [])
-        self._records: dict[Asked, Curve] = {each: _curve(each, grid) for each in asked.records(names)}
+        self._records: dict[ColumnQuery, CurveBuilder] = {each: _curve(each, grid) for each in asked.records(names)}
         self._samples: dict[str, Level] = {}
         self._named: dict[str, str] = {}  # by its declaration a column that was asked for, "" for another
 
-    def read(self, segment: Segment) -> Read:
+    def read(self, segment: Segment) -> SegmentRows:
         """Return what one segment holds of what was asked for."""
         found = {each: _chosen(each, segment.records(each.table, each.needs)) for each in self._records}
         coarse = segment.cells(self._grid) if self._grid.step >= cells.FEWEST * cells.CELL else None
-        return Read(segment.name, segment.samples(self._choose) if coarse is None else None, coarse, found)
+        return SegmentRows(segment.name, segment.samples(self._choose) if coarse is None else None, coarse, found)
 
-    def take(self, read: Read) -> None:
+    def take(self, read: SegmentRows) -> None:
         """Take what one segment holds. Raises what Arrow and Python raise where that is nonsense."""
         if read.cells is not None:
             self._take_cells(read.cells)
@@ -123,10 +123,10 @@ class Drawing:
         for each, found in read.records.items():
             if found is not None:
                 curve = self._records[each]
-                curve.take(Rows(times(found), self._grid), found[each.column or "time"].combine_chunks())
+                curve.take(PointRows(times(found), self._grid), found[each.column or "time"].combine_chunks())
 
     def _take_samples(self, table: pa.Table) -> None:
-        rows = Rows(times(table), self._grid)
+        rows = PointRows(times(table), self._grid)
         self._ticks.count(rows)
         about = self._declared(table.schema.metadata or {})
         for column in table.column_names[1:]:
@@ -150,7 +150,7 @@ class Drawing:
                 self._sampled(about).tally.put(point, low, high, total, seen)
         for about, both in ends.items():
             curve = self._sampled(about)
-            if isinstance(curve, Growth) and len(both) == 2:
+            if isinstance(curve, CounterRate) and len(both) == 2:
                 curve.reach(*both)
 
     def _sampled(self, about: str) -> Level:
@@ -171,7 +171,7 @@ class Drawing:
             self._about = (text, keeping.declarations(metadata))
         return self._about[1]
 
-    def lines(self) -> dict[str, Line]:
+    def lines(self) -> dict[str, ColumnEnvelope]:
         """Return what was measured of what was asked for."""
         covered = [point >= 0 for point in self._ticks.told_by(self._grid.step)]
         curves = {**self._samples, **{each.name: curve for each, curve in self._records.items()}}
@@ -179,9 +179,9 @@ class Drawing:
         return {name: line for name, line in lines if line is not None}
 
 
-def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wanted: Stretch, lost: Lost) -> Series:
+def drawn(folder: Folder, story: Mapping[str, Json], names: Sequence[str], wanted: TimeWindow, lost: Lost) -> Series:
     """Return the series of an open run folder, whose run.json is `story`. Raises Damaged where `lost` is None."""
-    run = Run(folder, story, lost)
+    run = OpenRun(folder, story, lost)
     start = run.start
     end = max(start, run.end)
     first = min(end, start + round((wanted.since or 0.0) * US))
@@ -209,10 +209,10 @@ def _grid(first: int, last: int, count: int, *, whole: bool) -> Grid:
     return Grid(first, step, count)
 
 
-def _ahead(drawing: Drawing, segments: Iterator[Segment], lost: Lost) -> Iterator[Read]:
+def _ahead(drawing: Drawing, segments: Iterator[Segment], lost: Lost) -> Iterator[SegmentRows]:
     """Yield the segments as they are read, by a thread of its own: one is read while the one before it is counted."""
     with ThreadPoolExecutor(1) as pool:
-        before: Future[Read | None] | None = None
+        before: Future[SegmentRows | None] | None = None
         for segment in segments:
             begun = pool.submit(tried, lost, segment.name, partial(drawing.read, segment), None)
             if before is not None and (read := before.result()) is not None:
@@ -224,7 +224,7 @@ def _ahead(drawing: Drawing, segments: Iterator[Segment], lost: Lost) -> Iterato
 
 def declared_in(folder: Folder) -> dict[str, str]:
     """Return the columns of samples of the newest segments, and their units."""
-    source = Source(folder, 0, {})
+    source = RunSource(folder, 0, {})
     found: dict[str, str] = {}
     for each in sorted({*folder.complete()[-1:], *folder.frames()}):
         table = Segment(source, each).samples(lambda _: ["time"])
@@ -233,15 +233,15 @@ def declared_in(folder: Folder) -> dict[str, str]:
     return found
 
 
-def _curve(each: Asked, grid: Grid) -> Curve:
+def _curve(each: ColumnQuery, grid: Grid) -> CurveBuilder:
     if not each.rate:
         return Level(each.unit, grid)
     if not each.column:
         return Count(each.unit, grid)
-    return (Share if each.column in LASTING else Sum)(each.unit, grid)
+    return (TimeShare if each.column in LASTING else Sum)(each.unit, grid)
 
 
-def _chosen(each: Asked, table: pa.Table) -> pa.Table | None:
+def _chosen(each: ColumnQuery, table: pa.Table) -> pa.Table | None:
     """Return the rows that count; None where the table has none, or lacks the column."""
     unfit = END | UNTIMED | APART if each.column == "wait" else END
     if each.table == "batches" and (pc.max(table["code"]).as_py() or 0):

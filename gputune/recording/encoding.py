@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from gputune.core.events import Event
 from gputune.core.sample import Guest, Metric, Note, Open, Reading, Sample, Stack
-from gputune.recording.frames import SCHEMA, Table, frame
+from gputune.recording.frames import SCHEMA, FrameTable, frame
 from gputune.recording.rows import ROWS, Heads, Rows, laid, packed
 
 LAYOUTS = 64  # kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
@@ -22,13 +22,13 @@ FIELDS = 10  # process, and the nine numbers of a record
 LEFT_OUT = 0xFFFF  # the id of a column beyond COLUMNS
 
 SCHEMAS = {
-    Table.COLUMNS: pa.schema([("id", pa.uint16()), ("about", pa.string())]),
-    Table.SAMPLES: ROWS,
-    Table.EVENTS: pa.schema([("fields", pa.list_(pa.int64(), FIELDS))]),
-    Table.NOTES: pa.schema(
+    FrameTable.COLUMNS: pa.schema([("id", pa.uint16()), ("about", pa.string())]),
+    FrameTable.SAMPLES: ROWS,
+    FrameTable.EVENTS: pa.schema([("fields", pa.list_(pa.int64(), FIELDS))]),
+    FrameTable.NOTES: pa.schema(
         [("t", pa.int64()), ("what", pa.string()), ("process", pa.int64()), ("fields", pa.string())]
     ),
-    Table.STACKS: pa.schema(
+    FrameTable.STACKS: pa.schema(
         [
             ("t", pa.int64()),
             ("pid", pa.int64()),
@@ -83,11 +83,11 @@ class Rest:
         """Yield the frames of the tables that have rows."""
         if self.records:
             numbers = pa.Array.from_buffers(pa.int64(), len(self.records), [None, pa.py_buffer(self.records)])
-            yield _message(Table.EVENTS, [pa.FixedSizeListArray.from_arrays(numbers, FIELDS)])
+            yield _message(FrameTable.EVENTS, [pa.FixedSizeListArray.from_arrays(numbers, FIELDS)])
         if self.said:
-            yield _message(Table.NOTES, _transposed(Table.NOTES, self.said))
+            yield _message(FrameTable.NOTES, _transposed(FrameTable.NOTES, self.said))
         if self.stacks:
-            yield _message(Table.STACKS, _transposed(Table.STACKS, self.stacks))
+            yield _message(FrameTable.STACKS, _transposed(FrameTable.STACKS, self.stacks))
 
 
 class Encoder:
@@ -113,10 +113,10 @@ class Encoder:
                     rest.add(t, readings)
         out = []
         if self._declared or self._again:
-            out.append(_message(Table.COLUMNS, _transposed(Table.COLUMNS, self._declared + self._again)))
+            out.append(_message(FrameTable.COLUMNS, _transposed(FrameTable.COLUMNS, self._declared + self._again)))
             self._declared, self._again = [], self._declared
         if rows.times:
-            out.append(frame(Table.SAMPLES, self._heads.message(rows)))
+            out.append(frame(FrameTable.SAMPLES, self._heads.message(rows)))
         return b"".join([*out, *rest.messages()]), rest.said
 
     def _whole(self, readings: Sequence[Reading], rows: Rows) -> int | None:
@@ -212,11 +212,11 @@ def schema_frames() -> bytes:
     return b"".join(frame(table | SCHEMA, schema.serialize().to_pybytes()) for table, schema in SCHEMAS.items())
 
 
-def _transposed(table: Table, rows: Sequence[tuple[object, ...]]) -> list[pa.Array]:
+def _transposed(table: FrameTable, rows: Sequence[tuple[object, ...]]) -> list[pa.Array]:
     columns = zip(*rows, strict=True)
     return [pa.array(column, field.type) for column, field in zip(columns, SCHEMAS[table], strict=True)]
 
 
-def _message(table: Table, arrays: list[pa.Array]) -> bytes:
+def _message(table: FrameTable, arrays: list[pa.Array]) -> bytes:
     batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[table])
     return frame(table, batch.serialize().to_pybytes())

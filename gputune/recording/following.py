@@ -13,7 +13,7 @@ from gputune.core.sample import Metric, Reading, Sample
 from gputune.recording import parquet, records, tables
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name
-from gputune.recording.frames import Table, whole
+from gputune.recording.frames import FrameTable, whole
 from gputune.recording.replaying import lose, marks, merged, numbers, read_segment, replayed
 
 US = 1000  # ns: what became Parquet has whole µs
@@ -89,13 +89,15 @@ class Follower:
 
 def _ticks(source: tables.Raw, lost: dict[str, str]) -> Iterator[list[Reading]]:
     """Yield the ticks of some frames: as `replayed`, for a few rows of many columns."""
-    events = records.in_order(records.from_frames(source.table(Table.EVENTS)))
-    said = sorted(marks(source.table(Table.NOTES), source.table(Table.STACKS), lost), key=lambda mark: mark[:2])
+    events = records.in_order(records.from_frames(source.table(FrameTable.EVENTS)))
+    said = sorted(
+        marks(source.table(FrameTable.NOTES), source.table(FrameTable.STACKS), lost), key=lambda mark: mark[:2]
+    )
     return merged(_samples(source), events, said)
 
 
 def _samples(source: tables.Raw) -> Iterator[list[Sample]]:
-    rows = source.table(Table.SAMPLES)
+    rows = source.table(FrameTable.SAMPLES)
     known: dict[int, tuple[Metric, str]] = {}
     columns = zip(numbers(rows["t"]), rows["column"].to_pylist(), rows["value"].to_pylist(), strict=True)
     for t, ids, values in columns:

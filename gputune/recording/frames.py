@@ -20,7 +20,7 @@ TRIES = 8  # times the data that is summed up for frames that are none; a torn f
 HEADER = _HEAD.size + _CRC.size
 
 
-class Table(IntEnum):
+class FrameTable(IntEnum):
     """The tables of the frames: nearer to readings than the tables that are kept in the end."""
 
     COLUMNS = 1
@@ -30,7 +30,7 @@ class Table(IntEnum):
     STACKS = 5
 
 
-class Frame(NamedTuple):
+class RecordedFrame(NamedTuple):
     """One whole frame, and where it ends in the data."""
 
     table: int
@@ -44,7 +44,7 @@ def frame(table: int, payload: bytes) -> bytes:
     return head + _CRC.pack(zlib.crc32(payload, zlib.crc32(head))) + payload
 
 
-def whole(data: bytes) -> Iterator[Frame]:
+def whole(data: bytes) -> Iterator[RecordedFrame]:
     """Yield every frame of `data` that is whole, in order; what lies between them was torn or damaged.
 
     A frame counts once: two of the same bytes are one that a disk has written in two places, for all that is kept has
@@ -71,10 +71,10 @@ def _length(data: bytes, at: int) -> int:
     return -1 if version != VERSION or zero or at + HEADER + length > len(data) else int(length)
 
 
-def _at(data: bytes, at: int, length: int) -> Frame | None:
+def _at(data: bytes, at: int, length: int) -> RecordedFrame | None:
     start = at + HEADER
     (crc,) = _CRC.unpack_from(data, at + _HEAD.size)
     with memoryview(data) as view, view[start : start + length] as payload:
         if zlib.crc32(payload, zlib.crc32(view[at : at + _HEAD.size])) != crc:
             return None
-        return Frame(data[at + len(MAGIC)], bytes(payload), start + length)
+        return RecordedFrame(data[at + len(MAGIC)], bytes(payload), start + length)

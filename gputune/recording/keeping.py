@@ -40,7 +40,7 @@ class Keeper:
         """Write the segment's parts, verify them, then remove its frames."""
         source = tables.raw(whole(self._folder.read(frames_name(segment))))
         if source.trouble:
-            raise parquet.Damaged(f"`{frames_name(segment)}` has frames that are none: {source.trouble}")
+            raise parquet.NotReadBack(f"`{frames_name(segment)}` has frames that are none: {source.trouble}")
         self._known.update(tables.names(source))
         for name, table in tables.kept(source, self._offset, self._known).items():
             if name == "samples" or len(table):
@@ -56,7 +56,7 @@ class Keeper:
             table = table.replace_schema_metadata(metadata(self._known))
         self._folder.write(part_name(name, segment), parquet.encode(table))
         if not parquet.decode(self._folder.read(part_name(name, segment))).equals(table):
-            raise parquet.Damaged(f"`{part_name(name, segment)}` did not read back as it was written")
+            raise parquet.NotReadBack(f"`{part_name(name, segment)}` did not read back as it was written")
 
     def unify(self) -> None:
         """Give the samples of early segments the columns that came later, so that every reader takes them as one."""

@@ -14,7 +14,7 @@ Points = tuple["float | None", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ColumnEnvelope:
     """One column: the least, the mean and the greatest of its readings in each point, in `unit`.
 
     None is a gap: nothing was read there. A counter (`disk.read[sda]`) is shown as what it grew by a second.
@@ -37,7 +37,7 @@ class Series:
     until: float
     step: float
     times: tuple[float, ...]
-    columns: Mapping[str, Line]
+    columns: Mapping[str, ColumnEnvelope]
 
 
 def series(  # noqa: PLR0913 - what is asked of a recording, each by its name
@@ -63,7 +63,7 @@ def series(  # noqa: PLR0913 - what is asked of a recording, each by its name
     story = read(folder)
     drawing = importlib.import_module("gputune.recording.drawing")
     with Folder(folder) as opened:
-        found: Series = drawing.drawn(opened, story, list(columns), drawing.Stretch(points, since, until), lost)
+        found: Series = drawing.drawn(opened, story, list(columns), drawing.TimeWindow(points, since, until), lost)
         return found
 
 

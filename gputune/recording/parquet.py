@@ -22,7 +22,7 @@ Wanted: TypeAlias = Callable[[list[str]], list[str]] | None
 LEVEL = 6  # zstd: 9 takes twice the time for one percent
 
 
-class Damaged(Exception):  # noqa: N818 - named for what happened
+class NotReadBack(Exception):  # noqa: N818 - named for what happened
     """A Parquet file did not read back as it was written."""
 
 
@@ -36,7 +36,9 @@ class Bound:
         """Count a file of `size` bytes that holds so many values. Raises Damaged where that is too many."""
         self._left += size * DENSEST
         if values > self._left:
-            raise Damaged(f"it says that it holds {values:,} values in {size:,} B, as no run has so many in so little")
+            raise NotReadBack(
+                f"it says that it holds {values:,} values in {size:,} B, as no run has so many in so little"
+            )
         self._left -= values
 
 
@@ -98,7 +100,7 @@ def decode(data: bytes, wanted: Wanted = None, bound: Bound | None = None) -> pa
         if spreads:
             spread = [_spread(whole[name]) for name in names]
             if sum(spread) > LARGEST:
-                raise Damaged(f"it would take {sum(spread) >> 20} MiB")
+                raise NotReadBack(f"it would take {sum(spread) >> 20} MiB")
             whole = whole.cast(shape)
         return whole.replace_schema_metadata(seal.without(about.metadata))
 
@@ -114,7 +116,7 @@ def _words(file: pq.ParquetFile) -> list[str]:
 
 def _opened(data: bytes, words: Sequence[str] = ()) -> pq.ParquetFile:
     if seal.is_broken(data):
-        raise Damaged("what it says of itself is not as it was written")
+        raise NotReadBack("what it says of itself is not as it was written")
     return pq.ParquetFile(
         pa.BufferReader(data),
         page_checksum_verification=True,
@@ -137,7 +139,7 @@ def _check(about: pq.FileMetaData) -> None:
     size = sum(group.total_byte_size for group in groups)
     rows = max(about.num_rows, sum(group.num_rows for group in groups))
     if rows > ROWS or rows * about.num_columns > CELLS or size > LARGEST:
-        raise Damaged(f"it says that it holds {rows} rows of {about.num_columns} columns in {size} B")
+        raise NotReadBack(f"it says that it holds {rows} rows of {about.num_columns} columns in {size} B")
 
 
 def _spread(column: pa.ChunkedArray) -> int:

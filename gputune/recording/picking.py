@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from gputune.recording import cells, keeping, parquet, records, tables
 from gputune.recording.folder import Folder, frames_name, part_name
-from gputune.recording.frames import Table
+from gputune.recording.frames import FrameTable
 from gputune.recording.points import Grid
 from gputune.recording.replaying import Lost, frames, lose, tried
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RunSource:
     """An open run folder. `clocks`: ns from the monotonic clock to Unix time."""
 
     folder: Folder
@@ -30,7 +30,7 @@ class Source:
 class Segment:
     """One segment of a run folder. Nothing of it is read before it is asked for."""
 
-    def __init__(self, source: Source, number: int) -> None:
+    def __init__(self, source: RunSource, number: int) -> None:
         self._source = source
         self._number = number
         self.name = f"segment {number}"
@@ -68,7 +68,7 @@ class Segment:
 
     @cached_property
     def _split(self) -> Mapping[str, pa.Table]:
-        events = (self._raw or tables.Raw()).table(Table.EVENTS)
+        events = (self._raw or tables.Raw()).table(FrameTable.EVENTS)
         none = {name: shape.empty_table() for name, shape in records.SHAPES.items()}
         return self._tried("", lambda: records.split(records.from_frames(events), 1, self._source.clocks), none)
 

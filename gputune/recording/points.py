@@ -32,7 +32,7 @@ class Grid:
         return self.start + self.step * self.count
 
 
-class Rows:
+class PointRows:
     """When the rows of one table were (µs, Unix time), and in which points of a grid they lie."""
 
     def __init__(self, us: pa.Array, grid: Grid) -> None:
@@ -93,7 +93,7 @@ class Read:
 
     def __init__(self, us: pa.Array, grid: Grid) -> None:
         self.us = us
-        self.later = Rows(us.slice(1), grid)
+        self.later = PointRows(us.slice(1), grid)
 
     @cached_property
     def apart(self) -> pa.Array:
@@ -114,7 +114,7 @@ def between(column: pa.Array) -> pa.Array:
     return pc.subtract(column.slice(1), column.slice(0, len(column) - 1))
 
 
-class Tally:
+class PointStats:
     """What was seen of one column in each point of a grid."""
 
     def __init__(self, count: int) -> None:
@@ -123,7 +123,7 @@ class Tally:
         self.sum = array("d", bytes(8 * count))
         self.seen = array("q", bytes(8 * count))
 
-    def take(self, rows: Rows, values: pa.Array) -> None:
+    def take(self, rows: PointRows, values: pa.Array) -> None:
         """Take a column of some rows."""
         laid = rows.laid(values)
         if len(laid) < SHORT * len(rows.runs):
@@ -154,7 +154,7 @@ class Tally:
         if grid.start <= us < grid.end:
             self.put((us - grid.start) // grid.step, value, value, value, 1)
 
-    def count(self, rows: Rows) -> None:
+    def count(self, rows: PointRows) -> None:
         """Take that there are rows, whatever they hold."""
         for point, _, many in rows.runs:
             self.seen[point] += many

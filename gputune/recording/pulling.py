@@ -24,7 +24,7 @@ from gputune.recording import tables
 from gputune.recording.about import Damaged, offset, read
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
-from gputune.recording.frames import HEADER, Frame, Table, whole
+from gputune.recording.frames import HEADER, FrameTable, RecordedFrame, whole
 from gputune.recording.rows import ROWS
 
 MOST = 1 << 20  # B of frames that one reading looks at: some 15 minutes of 40 columns once a second
@@ -47,7 +47,7 @@ class Cursor(NamedTuple):
     form: str = ""
 
 
-class Piece(NamedTuple):
+class PulledPart(NamedTuple):
     """What came after a cursor.
 
     `batch` has the columns t (ns, monotonic), column (ids) and value; `columns` are the declarations that the reader
@@ -92,14 +92,14 @@ class Frames:
             size = MOST if end else 2 * size
             self._end += end
 
-    def _learn(self, frame: Frame) -> None:
-        if frame.table == Table.COLUMNS:
+    def _learn(self, frame: RecordedFrame) -> None:
+        if frame.table == FrameTable.COLUMNS:
             said = _batch(frame, _COLUMNS)
             for id_, about in zip(said["id"].to_pylist(), said["about"].to_pylist(), strict=True):
                 if id_ not in self._ids:
                     self._ids.add(id_)
                     self.columns.append((id_, about))
-        elif frame.table == Table.SAMPLES:
+        elif frame.table == FrameTable.SAMPLES:
             self._firsts.append(self.rows)
             self._starts.append(self._end + frame.end - HEADER - len(frame.payload))
             self.rows += _batch(frame, ROWS).num_rows
@@ -113,7 +113,7 @@ class Frames:
         found: list[pa.RecordBatch] = []
         while not found and most <= 2 * LARGEST:
             data = os.pread(self._fd, min(most, self._end - start), start)
-            found = [_batch(frame, ROWS) for frame in whole(data) if frame.table == Table.SAMPLES]
+            found = [_batch(frame, ROWS) for frame in whole(data) if frame.table == FrameTable.SAMPLES]
             most *= 2
         if not found:
             raise Damaged("frames", "a frame that was there cannot be read any more")
@@ -182,7 +182,7 @@ class Pullable:
                 self._thawing.clear()
                 self._folder.close()
 
-    def since(self, at: Cursor, *, most: int = MOST, only: Set[str] = frozenset()) -> Piece:
+    def since(self, at: Cursor, *, most: int = MOST, only: Set[str] = frozenset()) -> PulledPart:
         """Return what comes after `at`; of the metrics named in `only`, of all where it names none.
 
         Raises Damaged for a segment that cannot be read, OSError where the folder cannot.
@@ -195,13 +195,13 @@ class Pullable:
                 at = Cursor(max(there))
             segment = at.segment if at.segment in there else min((s for s in there if s > at.segment), default=0)
             if not segment:
-                return Piece(_EMPTY, (), anew=False, next=at, more=False, missed=False)
+                return PulledPart(_EMPTY, (), anew=False, next=at, more=False, missed=False)
             missed = segment != at.segment and at.segment > 0
             if segment != at.segment:
                 at = Cursor(segment)
             source = self._source(segment)
             if source is None:
-                return Piece(_EMPTY, (), anew=False, next=at, more=True, missed=missed)
+                return PulledPart(_EMPTY, (), anew=False, next=at, more=True, missed=missed)
             source.grow()
             piece = _piece(source, at, most, only)
             later = min((s for s in there if s > segment), default=0)
@@ -245,7 +245,7 @@ class Pullable:
         return None
 
 
-def _piece(source: Frames, at: Cursor, most: int, only: Set[str]) -> Piece:
+def _piece(source: Frames, at: Cursor, most: int, only: Set[str]) -> PulledPart:
     row = min(at.row, source.rows)
     anew = at.form != source.form or at.known > len(source.columns) or not at.known
     columns = source.columns if anew else source.columns[at.known :]
@@ -255,7 +255,7 @@ def _piece(source: Frames, at: Cursor, most: int, only: Set[str]) -> Piece:
         columns = [(id_, about) for id_, about in columns if id_ in wanted]
         batch = _only(batch, wanted)
     following = Cursor(at.segment, row + batch.num_rows, len(source.columns), source.form)
-    return Piece(batch, columns, anew, following, more=following.row < source.rows, missed=False)
+    return PulledPart(batch, columns, anew, following, more=following.row < source.rows, missed=False)
 
 
 def _only(batch: pa.RecordBatch, wanted: Set[int]) -> pa.RecordBatch:
@@ -269,7 +269,7 @@ def _only(batch: pa.RecordBatch, wanted: Set[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch["t"], ids, values], schema=ROWS)
 
 
-def _batch(frame: Frame, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(frame: RecordedFrame, schema: pa.Schema) -> pa.RecordBatch:
     try:
         return tables.checked(frame.payload, schema)
     except Exception as error:  # noqa: BLE001 - a frame may be anybody's, and pyarrow's words for it are many

@@ -16,14 +16,14 @@ if TYPE_CHECKING:  # pyarrow is imported when a folder is read, not when this pa
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """A run as it is on the disk: `about` is run.json, `tables` are those of docs/recording.md, empty ones included."""
 
     about: Mapping[str, Json]
     tables: Mapping[str, "pa.Table"]
 
 
-def load(folder: str | Path) -> Run:
+def load(folder: str | Path) -> RecordedRun:
     """Return the run in `folder` with all its tables, also while it is being recorded.
 
     Raises NotARun, NewerRun, and Damaged where any of it cannot be read.
@@ -34,7 +34,7 @@ def load(folder: str | Path) -> Run:
     experiments = importlib.import_module("gputune.recording.experiments")
     with Folder(folder) as opened:
         tables = replaying.whole_tables(opened, offset(story))
-    return Run(story, {**tables, experiments.TABLE: experiments.of(tables["events"])})
+    return RecordedRun(story, {**tables, experiments.TABLE: experiments.of(tables["events"])})
 
 
 def readings(folder: Path, lost: dict[str, str] | None = None) -> Iterator[list[Reading]]:

@@ -18,7 +18,7 @@ from gputune.recording import parquet, records, tables
 from gputune.recording.about import Damaged
 from gputune.recording.encoding import declared
 from gputune.recording.folder import TABLES, Folder, frames_name, part_name
-from gputune.recording.frames import Table, whole
+from gputune.recording.frames import FrameTable, whole
 from gputune.recording.keeping import declarations
 
 NO_SAMPLES = pa.schema([("time", tables.US)]).empty_table()
@@ -35,7 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R", Guest, Open)
 
 
-class Mark(NamedTuple):
+class ReplayMark(NamedTuple):
     """A reading between records: after all that ended before `t`, and (`late`) also after those that ended at `t`."""
 
     t: int
@@ -159,8 +159,10 @@ def replayed(segment: Segment, offset: int, lost: Lost = None) -> Iterator[list[
 def _of_frames(raw: tables.Raw, offset: int, lost: Lost) -> Iterator[list[Reading]]:
     columns = dict(tables.names(raw))
     rows = tried(lost, FRAMES, lambda: rows_of(tables.samples(raw, offset, columns), columns, offset), NO_ROWS)
-    events = tried(lost, FRAMES, lambda: records.in_order(records.from_frames(raw.table(Table.EVENTS))), NO_RECORDS)
-    said = sorted(marks(raw.table(Table.NOTES), raw.table(Table.STACKS), lost), key=_when)
+    events = tried(
+        lost, FRAMES, lambda: records.in_order(records.from_frames(raw.table(FrameTable.EVENTS))), NO_RECORDS
+    )
+    said = sorted(marks(raw.table(FrameTable.NOTES), raw.table(FrameTable.STACKS), lost), key=_when)
     return merged(ticks_of(*rows), events, said)
 
 
@@ -188,11 +190,11 @@ def _clocked(table: pa.Table, offset: int) -> pa.Table:
     return table.set_column(0, "t", tables.monotonic(table["time"], offset))
 
 
-def _when(mark: Mark) -> tuple[int, bool]:
+def _when(mark: ReplayMark) -> tuple[int, bool]:
     return mark.t, mark.late
 
 
-def merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[Mark]) -> Iterator[list[Reading]]:
+def merged(ticks: Iterator[list[Sample]], events: pa.Table, marks: list[ReplayMark]) -> Iterator[list[Reading]]:
     """Yield tick after tick what had ended or was said by then, and its samples."""
     ended = numbers(records.ended(events))
     made = _Made(events)
@@ -259,10 +261,10 @@ def ticks_of(
 
 def marks(
     notes: pa.Table, stacks: pa.Table, lost: Lost = None, files: tuple[str, str] = (FRAMES, FRAMES)
-) -> list[Mark]:
+) -> list[ReplayMark]:
     """Return what was said and where stacks were, in no order."""
     found = [tried(lost, files[0], partial(_said, row), None) for row in notes.to_pylist()]
-    found += [Mark(row["t"], late=True, reading=_stack(row)) for row in stacks.to_pylist()]
+    found += [ReplayMark(row["t"], late=True, reading=_stack(row)) for row in stacks.to_pylist()]
     return [mark for mark in found if mark is not None]
 
 
@@ -270,17 +272,17 @@ def _stack(row: Mapping[str, Any]) -> Stack:
     return Stack(row["t"], row["pid"], tuple(row["frames"]), row["count"], bool(row.get("held")))
 
 
-def _said(row: Mapping[str, object]) -> Mark | None:
+def _said(row: Mapping[str, object]) -> ReplayMark | None:
     """Return a row of the notes as what it was. Raises ValueError, and TypeError, where it was nothing."""
     fields = json.loads(str(row["fields"]))
     if not isinstance(fields, dict):
         raise ValueError("a note that says nothing")
     t = cast("int", row["t"])
     if row["what"] == "guest":
-        return Mark(t, late=False, reading=_as_said(Guest(**fields)))
+        return ReplayMark(t, late=False, reading=_as_said(Guest(**fields)))
     if row["what"] == "open":
-        return Mark(t, late=True, reading=_as_said(Open(**fields)))
-    return Mark(t, late=False, reading=Note(cast("int", row["process"]), fields))
+        return ReplayMark(t, late=True, reading=_as_said(Open(**fields)))
+    return ReplayMark(t, late=False, reading=Note(cast("int", row["process"]), fields))
 
 
 def _as_said(reading: R) -> R:

@@ -21,7 +21,7 @@ from gputune.recording.stretch import Stretch
 Open = Callable[[str], AbstractContextManager[IO[bytes]]]  # a table's name to the file that it goes to
 
 
-class Column(NamedTuple):
+class SpreadsheetColumn(NamedTuple):
     """A column of a file: `unit` is a base unit, `1` for plain numbers, or what kind of text it is."""
 
     table: str
@@ -37,17 +37,21 @@ def metrics(folder: Path, chosen: Stretch, lost: dict[str, str]) -> dict[str, Me
     return found
 
 
-def write(folder: Path, chosen: Stretch, known: dict[str, Metric], make: Open, lost: dict[str, str]) -> list[Column]:
+def write(
+    folder: Path, chosen: Stretch, known: dict[str, Metric], make: Open, lost: dict[str, str]
+) -> list[SpreadsheetColumn]:
     """Write the tables that have rows in a stretch of time, each where `make` opens a file; return their columns."""
     writers: dict[str, csv.CSVWriter] = {}
-    columns: list[Column] = []
+    columns: list[SpreadsheetColumn] = []
     with ExitStack() as stack:
         for name in TABLES:
             for table in _parts(folder, name, chosen, known, lost):
                 if name not in writers:
                     file = stack.enter_context(make(name))
                     writers[name] = stack.enter_context(csv.CSVWriter(file, table.schema))
-                    columns += [Column(name, field.name, _unit(name, field, known)) for field in table.schema]
+                    columns += [
+                        SpreadsheetColumn(name, field.name, _unit(name, field, known)) for field in table.schema
+                    ]
                 writers[name].write_table(table)
             if name in writers:
                 stack.close()  # a zip takes one file at a time

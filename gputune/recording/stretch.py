@@ -17,7 +17,7 @@ from gputune.core.sample import Metric
 from gputune.recording import parquet, tables
 from gputune.recording.about import read
 from gputune.recording.asked import LASTS
-from gputune.recording.drawing import Run
+from gputune.recording.drawing import OpenRun
 from gputune.recording.encoding import declared
 from gputune.recording.folder import Folder, frames_name, part_name
 from gputune.recording.keeping import declarations
@@ -45,7 +45,7 @@ def lasted(folder: Path, lost: dict[str, str]) -> Stretch:
     """Return from when to when a run goes, so far. Raises NotARun and NewerRun."""
     story = read(folder)
     with Folder(folder) as opened:
-        run = Run(opened, story, lost)
+        run = OpenRun(opened, story, lost)
         return Stretch(run.start, max(run.start, run.end))
 
 
@@ -53,7 +53,7 @@ def pieces(folder: Path, only: Collection[str], stretch: Stretch, lost: dict[str
     """Yield the segments that hold anything of a stretch, in their order. Raises NotARun and NewerRun."""
     story = read(folder)
     with Folder(folder) as opened:
-        run = Run(opened, story, lost)
+        run = OpenRun(opened, story, lost)
         bound = parquet.Bound()
         for number in run.segments:
             first, last = run.edges(number)

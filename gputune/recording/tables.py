@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from gputune.core.sample import Metric
 from gputune.recording import records
 from gputune.recording.encoding import SCHEMAS, declared
-from gputune.recording.frames import SCHEMA, Frame, Table
+from gputune.recording.frames import SCHEMA, FrameTable, RecordedFrame
 from gputune.recording.lean import lid
 
 US = pa.timestamp("us", "UTC")
@@ -40,28 +40,28 @@ class Raw:
     """What the frames of one segment hold, exactly as it was taken."""
 
     columns: dict[int, str] = field(default_factory=dict)  # id to declaration
-    schemas: dict[Table, pa.Schema] = field(default_factory=lambda: dict(SCHEMAS))
+    schemas: dict[FrameTable, pa.Schema] = field(default_factory=lambda: dict(SCHEMAS))
     batches: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
     trouble: str = ""  # why frames that came whole were left out: nobody writes such
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: RecordedFrame) -> None:
         """Take what a frame holds. What is not as it is written is left out, and told as trouble."""
         try:
             self._take(frame)
         except Exception as error:  # noqa: BLE001 - a frame may be anybody's, and pyarrow's words for it are many
             self.trouble = self.trouble or str(error).partition("\n")[0] or type(error).__name__
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: RecordedFrame) -> None:
         if frame.table & SCHEMA:
-            self.schemas[Table(frame.table & ~SCHEMA)] = pa.ipc.read_schema(pa.py_buffer(frame.payload))
+            self.schemas[FrameTable(frame.table & ~SCHEMA)] = pa.ipc.read_schema(pa.py_buffer(frame.payload))
             return
-        table = Table(frame.table)
+        table = FrameTable(frame.table)
         batch = checked(frame.payload, self.schemas[table])
-        if table == Table.STACKS and batch.schema == SCHEMAS[table].remove(HELD):  # of an older gputune
+        if table == FrameTable.STACKS and batch.schema == SCHEMAS[table].remove(HELD):  # of an older gputune
             batch = batch.append_column(SCHEMAS[table].field(HELD), pa.repeat(False, len(batch)))  # noqa: FBT003 - a value
         if batch.schema != SCHEMAS[table]:
             raise ValueError(f"{table.name.lower()} of another kind")
-        if table == Table.COLUMNS:
+        if table == FrameTable.COLUMNS:
             said = dict(zip(batch["id"].to_pylist(), batch["about"].to_pylist(), strict=True))
             for about in said.values():
                 declared(about)
@@ -69,12 +69,12 @@ class Raw:
         else:
             self.batches.setdefault(table, []).append(batch)
 
-    def table(self, table: Table) -> pa.Table:
+    def table(self, table: FrameTable) -> pa.Table:
         """Return all rows of one table of the frames."""
         return pa.Table.from_batches(self.batches.get(table, []), schema=SCHEMAS[table]).combine_chunks()
 
 
-def raw(frames: Iterable[Frame], before: Raw | None = None) -> Raw:
+def raw(frames: Iterable[RecordedFrame], before: Raw | None = None) -> Raw:
     """Put the frames of one segment together, or those that came after `before`, what it declared included."""
     found = Raw(dict(before.columns), dict(before.schemas)) if before else Raw()
     for frame in frames:
@@ -130,13 +130,13 @@ def kept(source: Raw, offset: int, known: Mapping[str, str] | None = None) -> di
 
     `known` are columns (name to declaration) that samples are to have in any case, in this order, before new ones.
     """
-    events = records.from_frames(source.table(Table.EVENTS))
+    events = records.from_frames(source.table(FrameTable.EVENTS))
     grid = records.grid(events)
     tables = {"samples": samples(source, offset, known or {})}
     tables.update(records.split(events, grid, offset))
-    notes = source.table(Table.NOTES)
+    notes = source.table(FrameTable.NOTES)
     tables["notes"] = notes.set_column(0, "time", stamps(notes["t"], offset, grid)).cast(NOTES)
-    stacks = source.table(Table.STACKS)
+    stacks = source.table(FrameTable.STACKS)
     tables["stacks"] = stacks.set_column(0, "time", stamps(stacks["t"], offset, 1)).cast(STACKS)
     return tables
 
@@ -154,7 +154,7 @@ def monotonic(time: pa.ChunkedArray, offset: int) -> pa.ChunkedArray:
 
 def samples(source: Raw, offset: int, known: Mapping[str, str]) -> pa.Table:
     """Return the wide table: a row a tick, a column a metric and instance, null where nothing was read."""
-    rows = source.table(Table.SAMPLES)
+    rows = source.table(FrameTable.SAMPLES)
     column = rows["column"].combine_chunks().flatten()
     value = rows["value"].combine_chunks().flatten()
     row = pc.list_parent_indices(rows["column"].combine_chunks())

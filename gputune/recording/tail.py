@@ -10,7 +10,7 @@ from gputune.core.sample import Sample
 from gputune.recording.about import offset, read
 from gputune.recording.folder import Folder
 from gputune.recording.keeping import declarations
-from gputune.recording.picking import Segment, Source
+from gputune.recording.picking import RunSource, Segment
 from gputune.recording.replaying import Lost, rows_of, ticks_of, tried
 
 
@@ -21,7 +21,7 @@ def tail(folder: Path, seconds: int, lost: Lost = None) -> list[list[Sample]]:
         found: list[list[Sample]] = []
         until: pa.Scalar | None = None
         for number in sorted({*opened.frames(), *opened.parts()}, reverse=True):
-            segment = Segment(Source(opened, clocks, lost), number)
+            segment = Segment(RunSource(opened, clocks, lost), number)
             table = segment.samples(list)
             if not len(table):
                 continue

@@ -10,7 +10,7 @@ from gputune.recording import parquet, tables
 from gputune.recording.about import offset, read
 from gputune.recording.encoding import SCHEMAS, schema_frames
 from gputune.recording.folder import Folder, part_name
-from gputune.recording.frames import Table, frame
+from gputune.recording.frames import FrameTable, frame
 from gputune.recording.keeping import declarations
 from gputune.recording.lean import lean
 from gputune.recording.replaying import numbers
@@ -27,8 +27,8 @@ def thawed(data: bytes, clocks: int) -> Iterator[bytes]:
     names = table.column_names[1:]
     yield schema_frames()
     columns = [pa.array(range(len(names)), pa.uint16()), pa.array([about[name] for name in names], pa.string())]
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[Table.COLUMNS])
-    yield frame(Table.COLUMNS, batch.serialize().to_pybytes())
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[FrameTable.COLUMNS])
+    yield frame(FrameTable.COLUMNS, batch.serialize().to_pybytes())
     heads = Heads()
     times = numbers(tables.monotonic(table["time"], clocks))
     for start in range(0, len(table), ROWS_A_TIME):
@@ -39,10 +39,10 @@ def thawed(data: bytes, clocks: int) -> Iterator[bytes]:
             ids = b"".join(id_.to_bytes(2, sys.byteorder) for id_, _ in found)
             rows.add(t, ids, packed([value for _, value in found]))
             if len(rows.times) == ROWS_A_FRAME:
-                yield frame(Table.SAMPLES, heads.message(rows))
+                yield frame(FrameTable.SAMPLES, heads.message(rows))
                 rows = Rows()
         if rows.times:
-            yield frame(Table.SAMPLES, heads.message(rows))
+            yield frame(FrameTable.SAMPLES, heads.message(rows))
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ PATIENCE = 60  # s: for a process that takes a tenth of a second, however slow t
 FAILURES = 3  # in a row, after which frames would only pile up
 
 
-class NotKept(Exception):  # noqa: N818 - named for what happened
+class ParquetFailed(Exception):  # noqa: N818 - named for what happened
     """Segments could not be made Parquet, again and again."""
 
 
@@ -64,5 +64,5 @@ class Turning:
             return list(json.loads(said))
         self._failures += 1
         if self._failures >= FAILURES:
-            raise NotKept(f"{self._failures} segments could not be made Parquet")
+            raise ParquetFailed(f"{self._failures} segments could not be made Parquet")
         return []

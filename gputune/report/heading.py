@@ -11,7 +11,7 @@ from gputune.launch.folders import KERNEL, is_kernel
 from gputune.report import ending
 from gputune.report.ranks import counted
 from gputune.report.words import number, percent
-from gputune.verdict.document import DeviceRow, Verdict
+from gputune.verdict.document import DeviceTotals, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 SHORT = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow with it
@@ -49,7 +49,7 @@ def _pace(verdict: Verdict) -> str:
     return "" if verdict.steps_per_s is None else f"{number(verdict.steps_per_s)} steps/s"
 
 
-def _device(device: DeviceRow) -> str:
+def _device(device: DeviceTotals) -> str:
     if not device.name:
         return ""
     busy = "" if device.busy is None else f" {percent(device.busy)} busy{_partly(device)}"
@@ -57,7 +57,7 @@ def _device(device: DeviceRow) -> str:
     return f"{count}{clean(device.name, NAME)}{busy}"
 
 
-def _partly(device: DeviceRow) -> str:
+def _partly(device: DeviceTotals) -> str:
     """Return of how much of the loop a device's figures are, where that is not nearly all of it, and why."""
     if device.coverage is None or device.coverage >= COVERED:
         return ""

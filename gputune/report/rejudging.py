@@ -16,7 +16,7 @@ from gputune.core.finding import Finding
 from gputune.core.sample import Guest, Json, Reading, latest
 from gputune.core.units import NS
 from gputune.features import Features
-from gputune.features.joined_ranks import Part, joined
+from gputune.features.joined_ranks import WatchShare, joined
 from gputune.features.windowing import alike, thin
 from gputune.gathering import Gatherer
 from gputune.launch.job import MARK, seats
@@ -193,12 +193,12 @@ def _miss(folder: Path, lost: dict[str, str], *, of_processes: bool = False) -> 
 
 def _crew(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     """Return what is known of a job that several watches have recorded, each into a seat of its own."""
-    parts: list[Part] = []
+    parts: list[WatchShare] = []
     guests: list[Guest] = []
     for seat in map(Path, seats(str(folder))):
         story = read(seat)
         features, sighted = _one(seat, story, way)
-        parts.append(Part(host=str(story.get("host", "")), features=features))
+        parts.append(WatchShare(host=str(story.get("host", "")), features=features))
         guests += sighted
     if not parts:
         raise NotARun(folder, "no rank has recorded anything")

@@ -26,7 +26,7 @@ KILLED = "killed"  # nobody wrote how it ended: gputune itself was killed, or th
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRun:
     """One run. `about` is its run.json, empty for a `findings.json` that lies alone."""
 
     place: Path
@@ -65,12 +65,12 @@ class Kept:
             return None
 
 
-def kept(place: Path) -> Kept:
+def kept(place: Path) -> KeptRun:
     """Return the run in a folder, or of a `findings.json`. Raises NotARun, NewerRun or NoVerdict."""
     if place.is_file():
-        return Kept(place, _beside(place), ENDED)
+        return KeptRun(place, _beside(place), ENDED)
     about = _about(place)
-    return Kept(place, about, state(place, about))
+    return KeptRun(place, about, state(place, about))
 
 
 def _about(folder: Path) -> dict[str, Json]:

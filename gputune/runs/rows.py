@@ -11,7 +11,7 @@ from gputune.core.errors import GputuneError
 from gputune.core.hygiene import as_text, clean
 from gputune.runs.jobs import job_of
 from gputune.runs.labels import label
-from gputune.runs.one import GOES_ON, KILLED, Kept, kept
+from gputune.runs.one import GOES_ON, KILLED, KeptRun, kept
 from gputune.runs.size import taken
 from gputune.runs.whereabouts import live_runs
 from gputune.verdict.document import Verdict
@@ -81,13 +81,13 @@ def row(folder: Path, live: Iterable[Path] = ()) -> Row:
     return replace(blank, **told, state=state, started=one.started, job=_job(one))
 
 
-def _job(one: Kept) -> str:
+def _job(one: KeptRun) -> str:
     """Return what its batch system or launcher calls the job."""
     said = one.about.get("job")
     return clean(str(said.get("id") or "")) if isinstance(said, dict) else job_of(one.about, one.place, ())
 
 
-def _told(one: Kept, verdict: Verdict | None) -> dict[str, object]:
+def _told(one: KeptRun, verdict: Verdict | None) -> dict[str, object]:
     """Return what its verdict says; without one, how it ended."""
     if verdict is None:
         code = one.about.get("exit_code")

@@ -11,7 +11,7 @@ BLOCK = 512  # B: what st_blocks counts, whatever the file system's own blocks a
 
 
 @dataclass(slots=True)
-class Taken:
+class SpaceTaken:
     """Bytes on the disk, the latest change of anything in it (s of Unix time), how many of it somebody else's."""
 
     bytes: int = 0
@@ -30,9 +30,9 @@ class Taken:
             self.changed = max(self.changed, about.st_mtime)
 
 
-def taken(folder: Path) -> Taken:
+def taken(folder: Path) -> SpaceTaken:
     """Return what a folder takes with all that is in it; what cannot be read counts as somebody else's."""
-    found = Taken()
+    found = SpaceTaken()
     found.add(folder.lstat())
     folders = [str(folder)]
     while folders:
@@ -40,7 +40,7 @@ def taken(folder: Path) -> Taken:
     return found
 
 
-def _inside(folder: str, found: Taken) -> list[str]:
+def _inside(folder: str, found: SpaceTaken) -> list[str]:
     """Count what is in one folder, and return the folders in it."""
     below = []
     try:

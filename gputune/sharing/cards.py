@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gputune.nvml.devices import HIDING, visible
-from gputune.nvml.process import MEMORY, Answer, Device, subscribe
+from gputune.nvml.process import MEMORY, Answer, NvmlDevice, subscribe
 
 State = Literal["starting", "there", "none"]
 SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
@@ -23,10 +23,10 @@ PROHIBITED = frozenset({2})
 
 
 @dataclass(slots=True, eq=False)
-class Card:
+class SharedDevice:
     """One device and its last readings. Memory in B, `busy` a share 0 to 1; None where nothing was told yet."""
 
-    device: Device
+    device: NvmlDevice
     total: float | None = None
     reserved: float = 0.0
     used: float | None = None
@@ -94,13 +94,13 @@ class Card:
             self.mode = int(value)
 
 
-class Cards:
+class SharedDevices:
     """All devices of the machine."""
 
     def __init__(self) -> None:
         self.state: State = "starting"
         self.why = ABSENT
-        self.all: dict[int, Card] = {}
+        self.all: dict[int, SharedDevice] = {}
         self._chosen: tuple[int, ...] = ()
         self._subscription = subscribe()
 
@@ -137,7 +137,7 @@ class Cards:
             return
         if answer.devices:
             for device in answer.devices:
-                self.all.setdefault(device.index, Card(device))
+                self.all.setdefault(device.index, SharedDevice(device))
             self.state, self.why = "there", ""
             self.choose(tuple(self.all))
         for name, index, value in answer.values:
@@ -158,12 +158,12 @@ class Cards:
         """Return whether CUDA_VISIBLE_DEVICES leaves us none, whatever there is."""
         return os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip() in HIDING
 
-    def allowed(self) -> list[Card]:
+    def allowed(self) -> list[SharedDevice]:
         """Return the devices that CUDA_VISIBLE_DEVICES leaves us, in its order; all where it says nothing."""
         seen = visible(os.environ, [card.device for card in self.all.values()])
         return [self.all[index] for index in (seen if seen is not None else sorted(self.all))]
 
-    def of(self, wish: str) -> Card | None:
+    def of(self, wish: str) -> SharedDevice | None:
         """Return the device that a wish names: its place among those that we may use, its UUID, or a MIG instance's."""
         allowed = self.allowed()
         if wish.isdigit():
@@ -171,7 +171,7 @@ class Cards:
         found = visible({"CUDA_VISIBLE_DEVICES": wish}, [card.device for card in allowed])
         return self.all[found[0]] if found else None
 
-    def emptiest(self, seconds: float) -> Card | None:
+    def emptiest(self, seconds: float) -> SharedDevice | None:
         """Return the device with the most free time and memory over a window of `seconds`; None where there is none."""
         allowed = self.allowed()
         for card in allowed:
@@ -187,14 +187,14 @@ class Cards:
         self._subscription.close()
 
 
-def _emptiness(card: Card) -> tuple[float, int]:
+def _emptiness(card: SharedDevice) -> tuple[float, int]:
     """Return how much of a device is free: the scarcer of its time and its memory; of equals the first is best."""
     busy = card.mean_busy()
     held = (card.used or 0.0) / card.room if card.room else 0.0
     return round(min(1.0 - (busy or 0.0), 1.0 - held), 2), -card.device.index
 
 
-def held(card: Card, pids: Collection[int]) -> tuple[float | None, float | None]:
+def held(card: SharedDevice, pids: Collection[int]) -> tuple[float | None, float | None]:
     """Return (memory in B, SM share) of these processes on a device; None where the driver does not tell."""
     own = [value for pid, value in card.people.items() if pid in pids]
     if not own:

@@ -7,10 +7,10 @@ from gputune.core.figures import number
 from gputune.core.pace import Pace
 from gputune.sharing import host
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Done, between
+from gputune.sharing.progress import TaskCounts, between
 from gputune.sharing.state_machine import Course
-from gputune.sharing.supervising import Crew
-from gputune.sharing.window import Eyes, Kept
+from gputune.sharing.supervising import TaskSupervisor
+from gputune.sharing.window import Eyes, WindowMeans
 from gputune.verdict.packed import Packed, ProcRow
 
 FULL = 0.95  # of the device's time, or of the CPUs: then it is what keeps all together from doing more
@@ -19,7 +19,7 @@ LOSES = 0.98  # gain below which one after the other is faster
 
 
 def document(  # noqa: PLR0913 - all that there is to tell of
-    crew: Crew,
+    crew: TaskSupervisor,
     course: Course,
     eyes: Eyes,
     notes: Sequence[str],
@@ -64,7 +64,7 @@ def document(  # noqa: PLR0913 - all that there is to tell of
     )
 
 
-def longest(kept: Sequence[Kept]) -> Kept | None:
+def longest(kept: Sequence[WindowMeans]) -> WindowMeans | None:
     """Return the window in which most ran at once; of those the longest."""
     return max(kept, key=lambda one: (one.copies, one.seconds), default=None)
 
@@ -75,7 +75,7 @@ def _limit(busy: float | None, cores: float | None) -> str:
     return "CPUs" if cores is not None and cores >= FULL else ""
 
 
-def verdict(alone: Pace | None, best: Kept | None, gain: float | None, limit: str, *, has_card: bool) -> str:
+def verdict(alone: Pace | None, best: WindowMeans | None, gain: float | None, limit: str, *, has_card: bool) -> str:
     """Return in words what all did together, and whether that paid; nothing where it was not measured."""
     if best is None:
         return "" if has_card else "there is no GPU here: they ran on the CPUs"
@@ -124,6 +124,6 @@ def _row(member: Member, eyes: Eyes, recent: Pace | None, *, over: bool) -> Proc
     )
 
 
-def _mean(eyes: Eyes, slot: int, count: Done) -> Pace | None:
+def _mean(eyes: Eyes, slot: int, count: TaskCounts) -> Pace | None:
     first = eyes.progress.first(slot)
     return between(first, count) if first is not None else None

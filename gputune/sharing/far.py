@@ -19,7 +19,7 @@ LOST = 125  # exit code of a process whose node was lost: nobody knows its own
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Far(Holder):
+class RemoteTask(Holder):
     """A task, and the actor that holds its launcher."""
 
     def __init__(self, task: Task, ray: Any) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from gputune.core.hygiene import clean
 from gputune.experiment.remote import CLOSE_S
 from gputune.host import clusters
-from gputune.sharing.far import Far
+from gputune.sharing.far import RemoteTask
 from gputune.sharing.logs import painted
 from gputune.sharing.spec import AUTO, Spec, encode
 from gputune.sharing.tasks import UNBUFFERED, Task
@@ -22,7 +22,7 @@ TELL_S = 2.0  # s between two documents of a run that goes on
 LONGEST = 4096  # characters of a line that is shown
 
 Note = Callable[[str], None]
-Show = Callable[[Sequence[Far], bool], None]  # how they are, and whether the first one is only measured
+Show = Callable[[Sequence[RemoteTask], bool], None]  # how they are, and whether the first one is only measured
 
 
 class FarPack:
@@ -39,14 +39,14 @@ class FarPack:
         self._told_at = 0.0
         self._kill_at = 0.0
         self._groups: list[Any] = []
-        self._pack: list[Far] = []
+        self._pack: list[RemoteTask] = []
         self._parts: dict[int, bytes] = {}  # slot to the beginning of a line
 
     @property
-    def _running(self) -> list[Far]:
+    def _running(self) -> list[RemoteTask]:
         return [far for far in self._pack if far.state == "running"]
 
-    def serve(self, pack: Sequence[Far], bundle: dict[str, float], at_once: int, *, probe: bool = False) -> None:
+    def serve(self, pack: Sequence[RemoteTask], bundle: dict[str, float], at_once: int, *, probe: bool = False) -> None:
         """Run these processes to their end, so many at once, each in a bundle of one placement group."""
         self._pack = list(pack)
         free = list(range(min(at_once, len(pack))))
@@ -116,7 +116,7 @@ class FarPack:
             on_failure="restart" if spec.on_failure == "restart" and not probe else "continue",
         )
 
-    def _heard(self) -> list[Far]:
+    def _heard(self) -> list[RemoteTask]:
         """Take what the processes have to tell; return those that have ended."""
         running, began = self._running, time.monotonic()
         waited = [far.awaited() for far in running]
@@ -147,7 +147,7 @@ class FarPack:
             stream.write((painted(text, task.slot) if self._spec.colour else text) + "\n")
         stream.flush()
 
-    def _ended(self, far: Far, *, probe: bool) -> None:
+    def _ended(self, far: RemoteTask, *, probe: bool) -> None:
         """Let go of a process that has ended, and do what the policy says."""
         far.let_go(far.leaving())
         for note in far.document.notes if far.document is not None else ():

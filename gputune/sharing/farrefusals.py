@@ -4,7 +4,7 @@ import re
 
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
-from gputune.sharing.far import Far
+from gputune.sharing.far import RemoteTask
 from gputune.sharing.spec import Spec
 
 OUTPUT = re.compile(r"its output is in `[^`]*`")
@@ -34,7 +34,7 @@ class NoNeed(BadUsage):
 class FarCopyFailed(GputuneError):  # noqa: N818 - named for what happened
     """The copy that was to be measured has come to nothing: its launcher's own words, with the log as it lies here."""
 
-    def __init__(self, far: Far) -> None:
+    def __init__(self, far: RemoteTask) -> None:
         says, _, rest = far.said.partition("\n\nhint: ")
         errors = [line.removeprefix("error: ") for line in says.splitlines() if line.startswith("error: ")]
         why = errors[-1] if errors else far.why or "a copy that was to be measured has come to nothing"

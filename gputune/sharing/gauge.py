@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from gputune.launch import family
 from gputune.sharing import host
-from gputune.sharing.cards import Card, Cards, held
+from gputune.sharing.cards import SharedDevice, SharedDevices, held
 from gputune.sharing.member import Member
-from gputune.sharing.supervising import Crew
+from gputune.sharing.supervising import TaskSupervisor
 
 FAMILY_S = 1.0  # s between looks at who belongs to a task, at the least
 PSS_S = 2.0  # s between sums over one task's memory, likewise; tasks take turns: adding up pages costs milliseconds
@@ -15,13 +15,13 @@ DEAREST = 0.001  # of a core, for each of the two: what was dear is done less of
 
 
 @dataclass(slots=True)
-class Use:
+class TaskUse:
     """One task's: peaks in B, and its mean share of the SMs' time. None: not known."""
 
     pids: set[int] = field(default_factory=set)
     device_peak: float | None = None
     host_peak: float | None = None
-    card: Card | None = None  # on which it was seen
+    card: SharedDevice | None = None  # on which it was seen
     _share: float = 0.0
     _shares: int = 0
 
@@ -30,7 +30,7 @@ class Use:
         """Return its mean share of the SMs' time since it was first seen there."""
         return self._share / self._shares if self._shares else None
 
-    def take(self, card: Card) -> None:
+    def take(self, card: SharedDevice) -> None:
         """Learn what a device tells of it."""
         memory, share = held(card, self.pids)
         if memory is not None:
@@ -44,29 +44,29 @@ class Use:
 class Gauge:
     """All tasks' use, by slot."""
 
-    def __init__(self, crew: Crew, cards: Cards) -> None:
+    def __init__(self, crew: TaskSupervisor, cards: SharedDevices) -> None:
         self._crew = crew
         self._cards = cards
-        self._uses: dict[int, Use] = {}
+        self._uses: dict[int, TaskUse] = {}
         self._heard: dict[int, float] = {}
         self._family_at = self._pss_at = 0.0
         self._turn = 0
 
-    def use(self, slot: int) -> Use:
+    def use(self, slot: int) -> TaskUse:
         """Return what is known of a task."""
-        return self._uses.setdefault(slot, Use())
+        return self._uses.setdefault(slot, TaskUse())
 
     def forget(self) -> None:
         """Begin anew: the tasks were trials."""
         self._uses.clear()
 
-    def meet(self, member: Member) -> Use:
+    def meet(self, member: Member) -> TaskUse:
         """Look who belongs to a task now; return what is known of it."""
         use = self.use(member.task.slot)
         use.pids = {member.pid, *family.descendants(member.pid)}
         return use
 
-    def fresh(self, member: Member) -> Use:
+    def fresh(self, member: Member) -> TaskUse:
         """Return what is known of a task, with what the devices last told."""
         use = self.meet(member)
         for card in self._cards.all.values():

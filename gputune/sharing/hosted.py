@@ -14,7 +14,7 @@ from gputune.experiment import remote
 from gputune.experiment.remote import Errand
 from gputune.host import clusters
 from gputune.sharing import launcher
-from gputune.sharing.cards import Cards
+from gputune.sharing.cards import SharedDevices
 from gputune.sharing.spec import PROBED, VARIABLE, decode, encode
 from gputune.verdict.packed import FILE
 from gputune.watching import starting
@@ -49,7 +49,7 @@ def main() -> None:
 
 def card() -> None:
     """Write the name of the card that we were given, and its memory in B; nothing where its driver tells nothing."""
-    own, cards = remote.folder(), Cards()
+    own, cards = remote.folder(), SharedDevices()
     try:
         cards.wait(CARD_S)
         found = next(iter(cards.allowed()), None)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
-from gputune.sharing.spec import Job
+from gputune.sharing.spec import TaskSpec
 
 KEYS = ("command", "name", "count", "memory", "host-memory", "weight", "index-args", "cwd", "env")
 HINT = "docs/share.md shows a jobs file"
@@ -49,7 +49,7 @@ def memory(text: str) -> int | None:
     return int(size) if size >= 1 else None
 
 
-def read(file: Path) -> tuple[Job, ...]:
+def read(file: Path) -> tuple[TaskSpec, ...]:
     """Return the jobs in a file. Raises BadUsage, with the line, for what cannot be meant."""
     toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")  # late: most runs have no file
     try:
@@ -76,13 +76,13 @@ def read(file: Path) -> tuple[Job, ...]:
     return jobs
 
 
-def _numbered(name: str, job: Job) -> bool:
+def _numbered(name: str, job: TaskSpec) -> bool:
     """Return whether a name is that of one of a job's processes: `a-1` is the second of `a`."""
     number = name.removeprefix(f"{job.name}-")
     return job.count > 1 and number != name and number.isdecimal() and int(number) < job.count
 
 
-def _job(file: Path, lines: list[str], number: int, told: Mapping[str, object]) -> Job:
+def _job(file: Path, lines: list[str], number: int, told: Mapping[str, object]) -> TaskSpec:
     for key in told:
         if key not in KEYS:
             raise BadJob(file, _line(lines, key, number), f"a job has no `{clean(key, 40)}`", _nearest(key, KEYS))
@@ -162,10 +162,10 @@ class _Told:
         return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _made(file: Path, number: int, told: _Told) -> Job:
+def _made(file: Path, number: int, told: _Told) -> TaskSpec:
     cwd = told.text("cwd", "")
     count = int(told.number("count", 1))
-    return Job(
+    return TaskSpec(
         argv=told.words(),
         name=told.text("name", f"job{number}"),
         count=count,

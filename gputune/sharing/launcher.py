@@ -20,9 +20,9 @@ from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.launch import family, signals
 from gputune.launch.descriptors import is_open, null, say
-from gputune.sharing.cards import Cards
+from gputune.sharing.cards import SharedDevices
 from gputune.sharing.gauge import Gauge
-from gputune.sharing.living import Living, Recent
+from gputune.sharing.living import RecentPace, ShareLiveWriter
 from gputune.sharing.logs import Logs, painted
 from gputune.sharing.member import Mask, Member
 from gputune.sharing.metric import metric
@@ -30,7 +30,7 @@ from gputune.sharing.placing import Places
 from gputune.sharing.progress import Progress
 from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
 from gputune.sharing.state_machine import Course
-from gputune.sharing.supervising import Crew
+from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import Packed, to_json
 
@@ -51,16 +51,16 @@ class Launcher:
         self._began = time.monotonic()
         self._orphaned_at = 0.0
         self._prepared = False
-        self._cards = Cards()
+        self._cards = SharedDevices()
         mask: Mask = set(spec.mask)
-        self._crew = Crew(spec, dict(os.environ), mask, self._tell)
+        self._crew = TaskSupervisor(spec, dict(os.environ), mask, self._tell)
         self._crew.ended = self._ended
         progress = Progress(Path(spec.rings or os.devnull), self._crew.slot_of)
         self._pattern = metric(spec.metric) if spec.metric else None
         self._places = Places(spec, self._cards, self._note)
         self._eyes = Eyes(progress, self._logs_of(()), Gauge(self._crew, self._cards), self._places)
         self._course = Course(spec, self._crew, self._places, self._eyes, self._logs_of, self._note)
-        self._living = Living(spec.folder, Recent(self._eyes), self._present)
+        self._living = ShareLiveWriter(spec.folder, RecentPace(self._eyes), self._present)
 
     def run(self) -> int:
         """Run all tasks; return the exit code to leave with, negative for a signal."""

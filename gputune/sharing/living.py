@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gputune.core.pace import Pace
 from gputune.sharing.member import Member
-from gputune.sharing.progress import Done, between
+from gputune.sharing.progress import TaskCounts, between
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import FILE, Packed, to_json
 
@@ -16,12 +16,12 @@ BEAT = 2.0  # s between two writings where nobody has come or gone
 RECENT = 6  # beats that the recent pace is of: short enough to see a task slow down, long enough for slow batches
 
 
-class Recent:
+class RecentPace:
     """The pace of each task over the last beats."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
-        self._past: deque[dict[int, Done]] = deque(maxlen=RECENT)
+        self._past: deque[dict[int, TaskCounts]] = deque(maxlen=RECENT)
 
     def look(self, members: "list[Member]") -> dict[int, Pace]:
         """Return the paces of those that run, by slot, and begin a beat."""
@@ -36,10 +36,10 @@ class Recent:
         return {slot: one for slot, one in found.items() if one is not None}
 
 
-class Living:
+class ShareLiveWriter:
     """Writes the file. Its failure is its own affair: it is not tried again, and told at the end."""
 
-    def __init__(self, folder: str, recent: Recent, make: Callable[[Mapping[int, Pace]], Packed]) -> None:
+    def __init__(self, folder: str, recent: RecentPace, make: Callable[[Mapping[int, Pace]], Packed]) -> None:
         self.trouble = ""
         self.written = False
         self._folder = folder

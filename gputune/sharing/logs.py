@@ -52,7 +52,7 @@ class Log:
         return [*found, last] if last else found
 
 
-class Metric:
+class LoggedPace:
     """What a task says of its own pace: the mean of the numbers since a moment."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Logs:
         self._logs: dict[int, Log] = {}
         self._sizes: dict[int, int] = {}
         self.moved: dict[int, float] = {}  # slot to when its log last grew, s
-        self.metrics: dict[int, Metric] = {}
+        self.metrics: dict[int, LoggedPace] = {}
         self._width = 0
         self.meet(members)
 
@@ -102,7 +102,7 @@ class Logs:
         """Learn of tasks."""
         for member in members:
             self._logs.setdefault(member.task.slot, Log(member.task.log))
-            self.metrics.setdefault(member.task.slot, Metric())
+            self.metrics.setdefault(member.task.slot, LoggedPace())
             self._width = max(self._width, len(_label(member)))
 
     def look(self, members: Sequence[Member]) -> None:

@@ -49,7 +49,7 @@ class Member:
         return self.state == "ended" and self.code != 0
 
     def start(self, env: Mapping[str, str], mask: Mask) -> None:
-        """Start it. Raises program.Refused or OSError where that is not possible."""
+        """Start it. Raises program.NotStarted or OSError where that is not possible."""
         flags = FLAGS | (os.O_TRUNC if not self.attempts else 0)
         if self.task.cwd:
             Path(self.task.cwd).mkdir(mode=0o700, exist_ok=True)

@@ -32,15 +32,15 @@ from gputune.report.packed import render
 from gputune.report.streams import encodable
 from gputune.sharing import preparing
 from gputune.sharing.closing import verdict
-from gputune.sharing.far import Far
+from gputune.sharing.far import RemoteTask
 from gputune.sharing.farpack import FarPack
 from gputune.sharing.farrefusals import ClusterTooSmall, FarCopyFailed, NoNeed, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Portion, Whole, ask, best, refusal
 from gputune.sharing.hosted import CARD, looked_at
-from gputune.sharing.spec import AUTO, Job, Spec, total
+from gputune.sharing.spec import AUTO, Spec, TaskSpec, total
 from gputune.sharing.tasks import Task, tasks
-from gputune.sharing.window import Kept
+from gputune.sharing.window import WindowMeans
 from gputune.verdict.packed import FILE, Packed, ProcRow, to_json
 
 CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
@@ -71,7 +71,7 @@ class Sharing:
         self._wish, found = self._planned(self._probed)
         wish = self._wish
         self._note(f"each asks for {wish.words()}; {wish.at_once} of {len(found)} run at once")
-        members = [Far(task, self._ray) for task in found]
+        members = [RemoteTask(task, self._ray) for task in found]
         self._pack.serve(members, wish.bundle(), wish.at_once)
         code = self._status(members)
         made = document([far.row for far in members], self._probed, wish, self._whole)
@@ -92,7 +92,7 @@ class Sharing:
         spec = self._spec
         if len(spec.jobs) > 1 or spec.trial <= 0:
             return self._given(max(spec.jobs, key=lambda job: job.memory or 0))
-        far = Far(self._trial(), self._ray)
+        far = RemoteTask(self._trial(), self._ray)
         self._note("one copy runs alone, with a GPU to itself" if self._whole.gpus else "one copy runs alone")
         procs = max(1, spec.at_once or total(spec.jobs, 0))
         bundle = {"CPU": self._alone_cpus(procs)}
@@ -130,7 +130,7 @@ class Sharing:
         self._note(f"one {', '.join(parts)}") if parts else None
         return probed
 
-    def _given(self, job: Job) -> Probed:
+    def _given(self, job: TaskSpec) -> Probed:
         """Return what was said of the need: without a trial nothing else is known. Raises NoNeed."""
         room = Room(name="a GPU")
         if self._whole.gpus:
@@ -185,7 +185,7 @@ class Sharing:
 
     # the end
 
-    def _status(self, members: Sequence[Far]) -> int:
+    def _status(self, members: Sequence[RemoteTask]) -> int:
         if self._pack.first_failure is not None:
             return self._pack.first_failure
         if all(far.state == "ended" for far in members):
@@ -196,7 +196,7 @@ class Sharing:
         self.notes.append(clean(text, 400))
         say(f"gputune: {clean(text, 400)}\n")
 
-    def _show(self, pack: Sequence[Far], probe: bool) -> None:  # noqa: FBT001 - a callback's
+    def _show(self, pack: Sequence[RemoteTask], probe: bool) -> None:  # noqa: FBT001 - a callback's
         """Keep how they are by now, for who looks at the run folder."""
         rows = [msgspec.structs.replace(far.row, trial=probe) for far in pack]
         made = document(rows, self._probed, self._wish, self._whole)
@@ -263,7 +263,7 @@ def document(rows: Sequence[ProcRow], probed: Probed, wish: Portion, whole: Whol
     best = None
     if len(rows) == wish.at_once == len(paces) and len({pace.unit for pace in paces}) == 1:
         shortest = min((row.wall_s for row in rows if row.wall_s is not None), default=0.0)
-        best = Kept(len(rows), shortest, Pace(sum(pace.rate for pace in paces), paces[0].unit), None, None)
+        best = WindowMeans(len(rows), shortest, Pace(sum(pace.rate for pace in paces), paces[0].unit), None, None)
     alone = Pace(probed.rate, probed.unit) if probed.rate else None
     gain = best.pace.rate / alone.rate if best and alone and best.pace.unit == alone.unit else None
     cards = int(whole.gpus)

@@ -8,10 +8,10 @@ from gputune.core.pace import Pace
 from gputune.launch.output import tail
 from gputune.sharing.member import LAST, Member
 from gputune.sharing.mps import Mps, seen
-from gputune.sharing.pressure import Pressure, Relief
+from gputune.sharing.pressure import MemoryPressure, Relief
 from gputune.sharing.spec import Spec
-from gputune.sharing.supervising import Crew
-from gputune.sharing.window import Eyes, Kept, Window
+from gputune.sharing.supervising import TaskSupervisor
+from gputune.sharing.window import Eyes, Window, WindowMeans
 
 SHORTEST = 2.0  # s in which it is measured whether it pays
 AGAIN = 0.98  # of a pace: what is within it counts as no loss
@@ -24,14 +24,14 @@ HANGS = "hangs"  # why one was ended
 class Pack:
     """Watches a crew, and pauses who should wait. `note` is called with sentences for people."""
 
-    def __init__(self, spec: Spec, crew: Crew, eyes: Eyes, note: Callable[[str], None]) -> None:
+    def __init__(self, spec: Spec, crew: TaskSupervisor, eyes: Eyes, note: Callable[[str], None]) -> None:
         self.through_mps = False
-        self._kept: list[Kept] = []
+        self._kept: list[WindowMeans] = []
         self._spec = spec
         self._crew = crew
         self._eyes = eyes
         self._note = note
-        self._pressure = Pressure(spec.guard)
+        self._pressure = MemoryPressure(spec.guard)
         self._window: Window | None = None
         self._rates: dict[int, float] = {}
         self._settled = False
@@ -45,7 +45,7 @@ class Pack:
         return self._most
 
     @property
-    def kept(self) -> list[Kept]:
+    def kept(self) -> list[WindowMeans]:
         """Return what was measured so far, the present stretch included."""
         present = self._window.kept if self._window is not None else None
         return self._kept if present is None else [*self._kept, present]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.sharing import cpus, host
-from gputune.sharing.cards import EXCLUSIVE, PROHIBITED, Card, Cards
+from gputune.sharing.cards import EXCLUSIVE, PROHIBITED, SharedDevice, SharedDevices
 from gputune.sharing.mps import Mps, NoDaemon
 from gputune.sharing.spec import Spec
 from gputune.sharing.supervising import Tell
@@ -22,7 +22,7 @@ NO_CARD = "weights are parts of a card under MPS, and there is no card here: the
 class NoSuchCard(BadUsage):
     """A card was named that is not there, or may not be used."""
 
-    def __init__(self, wish: str, cards: Cards) -> None:
+    def __init__(self, wish: str, cards: SharedDevices) -> None:
         have = ", ".join(str(place) for place, _ in enumerate(cards.allowed())) or "none"
         super().__init__(f"there is no GPU `{clean(wish, 60)}` here", hint=f"those that may be used: {have}")
 
@@ -30,7 +30,7 @@ class NoSuchCard(BadUsage):
 class NoCards(GputuneError):  # noqa: N818 - named for what happened
     """A card was to be chosen, and the driver tells of none."""
 
-    def __init__(self, cards: Cards) -> None:
+    def __init__(self, cards: SharedDevices) -> None:
         hint = "without `--gpu` the tasks run on what there is"
         super().__init__(f"no card can be chosen: {cards.why}", hint=hint)
 
@@ -38,7 +38,7 @@ class NoCards(GputuneError):  # noqa: N818 - named for what happened
 class OneAtATime(BadUsage):
     """A card's compute mode lets one process use it, and more are to run."""
 
-    def __init__(self, card: Card, procs: int) -> None:
+    def __init__(self, card: SharedDevice, procs: int) -> None:
         says = (
             f"{card.name} is in compute mode {card.mode_name}: one process at a time may use it, and {procs} are to run"
         )
@@ -46,7 +46,7 @@ class OneAtATime(BadUsage):
         super().__init__(says, hint=f"`--mps on` takes them through one daemon, `--at-once 1` in turn; {reset}")
 
 
-def seen_as(wish: str, card: Card) -> str:
+def seen_as(wish: str, card: SharedDevice) -> str:
     """Return what CUDA_VISIBLE_DEVICES is to be where a wish has led to this card."""
     return wish if wish.startswith("MIG-") else card.device.uuid
 
@@ -54,24 +54,24 @@ def seen_as(wish: str, card: Card) -> str:
 class Places:
     """The cards that were chosen, and what each task is told of its place."""
 
-    def __init__(self, spec: Spec, cards: Cards, note: Tell) -> None:
-        self.card: Card | None = None  # the first of them
+    def __init__(self, spec: Spec, cards: SharedDevices, note: Tell) -> None:
+        self.card: SharedDevice | None = None  # the first of them
         self.names: tuple[str, ...] = ()  # values of CUDA_VISIBLE_DEVICES; none: left to the environment
         self.mps: Mps | None = None
         self._spec = spec
         self._cards = cards
         self._note = note
         self._before: dict[int, float] = {}  # B in use on a device before we came
-        self._named: dict[str, Card] = {}
+        self._named: dict[str, SharedDevice] = {}
         self._sets: list[frozenset[int]] = []  # of CPUs, one for each that runs at a time
         self._threads = 0  # for each; 0: as they are
         self._said: set[str] = set()  # what is said once
 
-    def baseline(self, card: Card) -> float | None:
+    def baseline(self, card: SharedDevice) -> float | None:
         """Return the B that were in use on a device before we came, None where the driver told of it too late."""
         return self._before.get(card.device.index)
 
-    def card_of(self, task: Task) -> Card | None:
+    def card_of(self, task: Task) -> SharedDevice | None:
         """Return the device that a task is to use, None where none is known."""
         return self._named.get(task.card, self.card)
 
@@ -102,7 +102,7 @@ class Places:
                 f"{self.card.name} is parted (MIG): what is free in an instance is not read, so nothing is refused"
             )
 
-    def _chosen(self, wish: str) -> Card:
+    def _chosen(self, wish: str) -> SharedDevice:
         card = self._cards.emptiest(EMPTIEST_S) if wish == "auto" else self._cards.of(wish)
         if card is None:
             raise NoSuchCard(wish, self._cards)
@@ -110,7 +110,7 @@ class Places:
             self._note(f"{card.name} is the emptiest")
         return card
 
-    def meet(self, chosen: Sequence[Card] = ()) -> None:
+    def meet(self, chosen: Sequence[SharedDevice] = ()) -> None:
         """Learn which cards count, as soon as the driver has told of any."""
         found = chosen or self._cards.allowed()[:1]
         if found:
@@ -188,7 +188,7 @@ class Places:
             self._said.add(text)
             self._note(text)
 
-    def _join(self, card: Card, each: int) -> None:
+    def _join(self, card: SharedDevice, each: int) -> None:
         """Find the daemon, or start one, and say so."""
         if self.mps is not None:
             return
@@ -200,7 +200,7 @@ class Places:
             self._once(NO_MPS)
 
     @staticmethod
-    def _sentence(mps: Mps, card: Card) -> str:
+    def _sentence(mps: Mps, card: SharedDevice) -> str:
         """Return what is said of MPS, with what the card's compute mode means for it."""
         if not mps.active or card.mode is None:
             return mps.says

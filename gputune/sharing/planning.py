@@ -10,13 +10,13 @@ from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.figures import size
 from gputune.core.hygiene import clean, mask
 from gputune.sharing import host
-from gputune.sharing.cards import Card, Cards
+from gputune.sharing.cards import SharedDevice, SharedDevices
 from gputune.sharing.fitting import Room
 from gputune.sharing.known import check
 from gputune.sharing.mps import Mps, NoDaemon, unfit
 from gputune.sharing.placing import CARDS_S, EMPTIEST_S, NO_CARD, NO_MPS, NoCards, NoSuchCard, Places, seen_as
-from gputune.sharing.spec import Job, Spec, total
 from gputune.sharing.spec import Mps as Wish
+from gputune.sharing.spec import Spec, TaskSpec, total
 from gputune.sharing.tasks import Task, tasks
 
 DRIVER_S = 3.0  # s that the driver gets to tell of its cards
@@ -61,7 +61,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
 
 def rehearse(spec: Spec) -> tuple[Rehearsal, GputuneError | None]:
     """Return the plan, and what it would be refused with. Raises GputuneError for a card that cannot be chosen."""
-    cards = Cards()
+    cards = SharedDevices()
     try:
         cards.wait(CARDS_S if spec.gpus else DRIVER_S)
         chosen = _chosen(spec, cards)
@@ -71,7 +71,7 @@ def rehearse(spec: Spec) -> tuple[Rehearsal, GputuneError | None]:
         cards.close()
 
 
-def _chosen(spec: Spec, cards: Cards) -> list[Card]:
+def _chosen(spec: Spec, cards: SharedDevices) -> list[SharedDevice]:
     """Return the cards that count: without a wish the first visible one. Raises NoCards and NoSuchCard."""
     if cards.state != "there":
         if spec.gpus:
@@ -86,7 +86,7 @@ def _chosen(spec: Spec, cards: Cards) -> list[Card]:
     return found or cards.allowed()[:1]
 
 
-def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Rehearsal:
+def _plan(spec: Spec, cards: SharedDevices, chosen: Sequence[SharedDevice]) -> Rehearsal:
     found = tasks(spec, list(_named(spec, chosen)))
     at_once = _at_once(spec, found)
     places = Places(spec, cards, lambda _text: None)
@@ -106,7 +106,7 @@ def _plan(spec: Spec, cards: Cards, chosen: Sequence[Card]) -> Rehearsal:
     )
 
 
-def _named(spec: Spec, chosen: Sequence[Card]) -> dict[str, Card]:
+def _named(spec: Spec, chosen: Sequence[SharedDevice]) -> dict[str, SharedDevice]:
     """Return the cards that were wished for, by what CUDA_VISIBLE_DEVICES would be."""
     return {seen_as(wish, card): card for wish, card in zip(spec.gpus, chosen, strict=False)}
 
@@ -129,7 +129,7 @@ def _planned(task: Task) -> Planned:
     )
 
 
-def _all(jobs: Sequence[Job], needs: Sequence[int | None], at_once: int) -> float | None:
+def _all(jobs: Sequence[TaskSpec], needs: Sequence[int | None], at_once: int) -> float | None:
     """Return the B that so many at once take, as far as it was said; None where nothing was."""
     each = [need or 0 for job, need in zip(jobs, needs, strict=True) for _ in range(max(1, job.count))]
     return float(sum(sorted(each, reverse=True)[:at_once])) if any(each) else None
@@ -145,14 +145,14 @@ def _host(spec: Spec, at_once: int) -> Memory:
     return _memory("host", left, whole, asked)
 
 
-def _device(spec: Spec, card: Card) -> Memory:
+def _device(spec: Spec, card: SharedDevice) -> Memory:
     whole = card.room or card.total or 0.0
     most = spec.at_once or sum(max(1, job.count) for job in spec.jobs)
     asked = _all(spec.jobs, [job.memory for job in spec.jobs], most)
     return _memory(card.name, max(0.0, whole - (card.used or 0.0)), whole, asked)
 
 
-def _device_words(cards: Cards, chosen: Sequence[Card]) -> str:
+def _device_words(cards: SharedDevices, chosen: Sequence[SharedDevice]) -> str:
     if not chosen:
         return f"none ({cards.why or 'CUDA_VISIBLE_DEVICES leaves none'})"
     modes = (f"{card.name}{f', compute mode {card.mode_name}' if card.mode_name else ''}" for card in chosen)
@@ -160,7 +160,7 @@ def _device_words(cards: Cards, chosen: Sequence[Card]) -> str:
     return ", ".join(modes) + parted
 
 
-def _mps(spec: Spec, chosen: Sequence[Card], at_once: int) -> str:
+def _mps(spec: Spec, chosen: Sequence[SharedDevice], at_once: int) -> str:
     """Return what would be said of MPS, and of weights where they would count for nothing."""
     if at_once < 2:
         return ""
@@ -174,7 +174,7 @@ def _mps(spec: Spec, chosen: Sequence[Card], at_once: int) -> str:
     return f"{found.says}; {NO_MPS}" if spec.weighted and not found.active else found.says
 
 
-def _without_daemon(spec: Spec, cards: Cards, chosen: Sequence[Card], at_once: int) -> NoDaemon | None:
+def _without_daemon(spec: Spec, cards: SharedDevices, chosen: Sequence[SharedDevice], at_once: int) -> NoDaemon | None:
     """Return what the run would be refused with where a daemon was asked for, and can be known not to be had.
 
     One alone needs none, and it is one while a number is still to be found out.
@@ -191,7 +191,7 @@ def _first(spec: Spec) -> str:
     return "all start at once; nothing is measured of one alone"
 
 
-def _refused(spec: Spec, chosen: Sequence[Card]) -> BadUsage | None:
+def _refused(spec: Spec, chosen: Sequence[SharedDevice]) -> BadUsage | None:
     """Return what the run would be refused with, by what was said of it."""
     whole, left = host.memory()
     named = _named(spec, chosen)
@@ -204,7 +204,7 @@ def _refused(spec: Spec, chosen: Sequence[Card]) -> BadUsage | None:
     return None
 
 
-def _room(card: Card, left: float) -> Room:
+def _room(card: SharedDevice, left: float) -> Room:
     free = card.room - card.used if card.room and card.used is not None else None
     return Room(name=card.name, device=card.total, device_free=free, host_free=left)
 

@@ -16,8 +16,8 @@ from gputune.core.figures import size
 from gputune.core.hygiene import clean
 from gputune.core.isolation import own_python
 from gputune.launch import folders
-from gputune.launch.link import Link, Plan
-from gputune.launch.run import Run, Wishes
+from gputune.launch.link import PipeEnd, Plan
+from gputune.launch.run import WatchedRun, WatchOptions
 from gputune.sharing import fitting, host
 from gputune.sharing.spec import VARIABLE, Spec, encode, total
 from gputune.watching import starting
@@ -37,7 +37,7 @@ class NoLogs(GputuneError):  # noqa: N818 - named for what happened
         )
 
 
-def share(spec: Spec, out: str | None, log_dir: str | None, link: Link, troubles: Sequence[str] = ()) -> int:
+def share(spec: Spec, out: str | None, log_dir: str | None, link: PipeEnd, troubles: Sequence[str] = ()) -> int:
     """Have the supervisor start the launcher, and record it to its end. Raises GputuneError before that."""
     check(spec)
     said = list(troubles)
@@ -52,8 +52,8 @@ def share(spec: Spec, out: str | None, log_dir: str | None, link: Link, troubles
     rings = _rings(said)
     blocked = tuple(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     spec = msgspec.structs.replace(spec, rings=rings, parent=os.getppid(), mask=blocked)
-    wishes = Wishes(command, out=out, hz=HZ, quiet=True, stacks=False)
-    run = Run(wishes, folder=folder, rings=rings, troubles=said, family=True)
+    wishes = WatchOptions(command, out=out, hz=HZ, quiet=True, stacks=False)
+    run = WatchedRun(wishes, folder=folder, rings=rings, troubles=said, family=True)
     environment: dict[str, str | None] = {**starting.environment(rings), **_override(spec), VARIABLE: encode(spec)}
     plan = Plan(tuple(own_python(LAUNCHER)), environment, rings, run.plain(), keeps_stdout=False, family=True)
     link.send(plan)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from gputune.core.figures import size
 from gputune.sharing import host
-from gputune.sharing.cards import Card
+from gputune.sharing.cards import SharedDevice
 from gputune.sharing.spec import Guard
 
 LOOK = 0.2  # s between looks: a card that is nearly full is read as often
@@ -32,7 +32,7 @@ class Relief:
 
     says: str
     action: Action
-    card: Card | None = None
+    card: SharedDevice | None = None
 
 
 class Strain:
@@ -55,7 +55,7 @@ class Strain:
         return True
 
 
-class Pressure:
+class MemoryPressure:
     """All memories. `memory` tells what the host has and what is left of it, in B."""
 
     def __init__(self, guard: Guard, memory: Callable[[], tuple[float, float]] = host.memory) -> None:
@@ -66,7 +66,7 @@ class Pressure:
         self._host = Strain(HOST_FULL, HOST_EASED)
         self._devices: dict[int, Strain] = {}
 
-    def look(self, cards: Sequence[Card]) -> list[Relief]:
+    def look(self, cards: Sequence[SharedDevice]) -> list[Relief]:
         """Return what is to be done now."""
         at = time.monotonic()
         if self._guard == "off" or at < self._look_at:
@@ -88,7 +88,7 @@ class Pressure:
     def _is_eased(self) -> bool:
         return self._host.is_eased and all(strain.is_eased for strain in self._devices.values())
 
-    def _on_cards(self, at: float, cards: Sequence[Card]) -> list[Relief]:
+    def _on_cards(self, at: float, cards: Sequence[SharedDevice]) -> list[Relief]:
         found = []
         for card in cards:
             if card.used is None or not card.room:

@@ -1,6 +1,6 @@
 """How far each task has come, from the rings of its guests: read beside the recorder, which consumes them.
 
-Only counters are kept: a pace between two moments is a difference of two `Done`s. A batch counts once its time is
+Only counters are kept: a pace between two moments is a difference of two `TaskCounts`s. A batch counts once its time is
 known: the device's, where there is one (`gputune/gathering/device_time.py`).
 """
 
@@ -21,7 +21,7 @@ SCAN_S = 0.5  # s between looks for new rings
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskCounts:
     """What a task has done so far: batches, samples, optimizer steps, and when the last of them ended (s).
 
     `at` is by the device's time, where there is one, and `host` by the host's.
@@ -35,7 +35,7 @@ class Done:
     unsized: bool = False  # some batches had no known size
 
 
-def between(before: Done, after: Done) -> Pace | None:
+def between(before: TaskCounts, after: TaskCounts) -> Pace | None:
     """Return the pace from one count to a later one, None where nothing was done in between."""
     batches, steps = after.batches - before.batches, after.steps - before.steps
     seconds = elapsed(after.host - before.host, after.at - before.at, batches or steps) if before.at else 0.0
@@ -66,21 +66,21 @@ class Progress:
         self._slot_of = slot_of
         self._rings: dict[str, tuple[int, Peeked]] = {}
         self._seen: set[str] = set()
-        self._counts: dict[int, Done] = {}
-        self._firsts: dict[int, Done] = {}
+        self._counts: dict[int, TaskCounts] = {}
+        self._firsts: dict[int, TaskCounts] = {}
         self._made: dict[int, int] = {}
         self._scan_at = 0.0
         self.moved: dict[int, float] = {}  # slot to when anything was last heard of it, s
 
-    def count(self, slot: int) -> Done:
+    def count(self, slot: int) -> TaskCounts:
         """Return what a task has done so far."""
-        return self._counts.get(slot, Done())
+        return self._counts.get(slot, TaskCounts())
 
     def made(self, slot: int) -> int:
         """Return how many batches a task has had so far, those included that its device may not have come to yet."""
         return self._made.get(slot, 0)
 
-    def first(self, slot: int) -> Done | None:
+    def first(self, slot: int) -> TaskCounts | None:
         """Return the count right after the first batch or step of a task, None where there was none."""
         return self._firsts.get(slot)
 
@@ -160,15 +160,15 @@ class Progress:
 
     def _count(self, slot: int, record: Record, time: DeviceTime) -> None:
         """Count a batch or a step, now that its time is known."""
-        old = self._counts.get(slot, Done())
+        old = self._counts.get(slot, TaskCounts())
         at, host = time.at(record.t1) / NS, record.t1 / NS
         if record.kind == Kind.STEP:
             if old.batches:
                 at, host = old.at, old.host
-            done = Done(old.batches, old.samples, old.steps + 1, at, host, old.unsized)
+            done = TaskCounts(old.batches, old.samples, old.steps + 1, at, host, old.unsized)
         else:
             unsized = old.unsized or not record.c
-            done = Done(old.batches + 1, old.samples + record.c, old.steps, at, host, unsized)
+            done = TaskCounts(old.batches + 1, old.samples + record.c, old.steps, at, host, unsized)
         self._counts[slot] = done
         if slot not in self._firsts:
             self._firsts[slot] = done

@@ -16,7 +16,7 @@ Mps = Literal["auto", "on", "off"]
 Cpus = Literal["split", "all"]
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One command, to be run `count` times. Memory in B, None where nobody said it; `memory` is of the device."""
 
     argv: tuple[str, ...]
@@ -34,7 +34,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was asked for. Times in s."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[TaskSpec, ...]
     parent: int = 0  # the process that was started by hand: when it is gone, so are we
     folder: str = ""  # of the run, "" where nothing is recorded
     logs: str = ""
@@ -83,7 +83,7 @@ def decode(text: str) -> Spec:
     return msgspec.json.decode(text, type=Spec)
 
 
-def total(jobs: Sequence[Job], cards: int) -> int:
+def total(jobs: Sequence[TaskSpec], cards: int) -> int:
     """Return how many processes that is; 0 where one of the counts is still to be found out."""
     counts = [job.count for job in jobs]
     return 0 if AUTO in counts else sum(counts) * max(1, cards)

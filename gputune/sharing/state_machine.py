@@ -24,7 +24,7 @@ from gputune.sharing.placing import OneAtATime, Places
 from gputune.sharing.refusals import CopyFailed, DoesNotFit, NoFlags, refusing
 from gputune.sharing.space import Space
 from gputune.sharing.spec import AUTO, Spec
-from gputune.sharing.supervising import Crew
+from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import Eyes, Window
 
@@ -44,7 +44,7 @@ class Course:
     def __init__(  # noqa: PLR0913, PLR0917 - all that it decides with
         self,
         spec: Spec,
-        crew: Crew,
+        crew: TaskSupervisor,
         places: Places,
         eyes: Eyes,
         logs_of: Callable[[Sequence[Member]], Logs],

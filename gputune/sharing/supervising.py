@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from gputune.host.procfs import read_bytes
 from gputune.launch import family, signals
-from gputune.launch.program import OURS, Refused
+from gputune.launch.program import OURS, NotStarted
 from gputune.sharing.member import Mask, Member
 from gputune.sharing.spec import SLOT, Spec
 
@@ -22,7 +22,7 @@ KILLING = 2  # which Ctrl-C is one
 Tell = Callable[[str], None]
 
 
-class Crew:
+class TaskSupervisor:
     """The members, and the policy for those that fail. `tell` is called with sentences for people."""
 
     def __init__(self, spec: Spec, env: Mapping[str, str], mask: Mask, tell: Tell) -> None:
@@ -79,7 +79,7 @@ class Crew:
         try:
             self.seat(member)
             member.start(self.env, self._mask)
-        except Refused as refused:
+        except NotStarted as refused:
             self._say(str(refused).rstrip())
             self._refused(member, refused.status)
         except OSError as error:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.sharing.spec import AUTO, SLOT, Job, Spec
+from gputune.sharing.spec import AUTO, SLOT, Spec, TaskSpec
 
 PREFIX = "GPUTUNE_PROCESS"  # of the two variables that every task has
 UNBUFFERED = "PYTHONUNBUFFERED"
@@ -19,7 +19,7 @@ class Task:
     slot: int
     number: int
     of: int
-    job: Job
+    job: TaskSpec
     label: str  # short, and fit for a file's name: that of its log
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -53,7 +53,7 @@ def tasks(spec: Spec, cards: Sequence[str] = (), *, count: int = 1) -> list[Task
     return found
 
 
-def _task(spec: Spec, job: Job, slot: int, place: tuple[int, int], card: str) -> Task:
+def _task(spec: Spec, job: TaskSpec, slot: int, place: tuple[int, int], card: str) -> Task:
     number, of = place
     env = {**job.env, f"{PREFIX}_INDEX": str(number), f"{PREFIX}_NUM": str(of), SLOT: str(slot)}
     if spec.index_env:

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gputune.core.pace import Pace, together
-from gputune.sharing.cards import Card
+from gputune.sharing.cards import SharedDevice
 from gputune.sharing.gauge import Gauge
 from gputune.sharing.logs import Logs
 from gputune.sharing.member import Member
 from gputune.sharing.placing import Places
-from gputune.sharing.progress import Done, Progress, between
+from gputune.sharing.progress import Progress, TaskCounts, between
 
 WARM = 5  # batches that each task makes first: caches, allocators, autotuning
 WARM_S = 1.0  # s that then pass: kernels and batches are queued ahead, and until the queues are full all look faster
@@ -20,7 +20,7 @@ BEAT = 1.0  # s between two times that what it has shown is kept
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WindowMeans:
     """What a window has shown while all of its tasks ran: `pace` of them together, the CPUs and the device's share."""
 
     copies: int
@@ -39,7 +39,7 @@ class Eyes:
     gauge: Gauge
     places: Places
 
-    def cards(self, members: Iterable[Member]) -> tuple[Card, ...]:
+    def cards(self, members: Iterable[Member]) -> tuple[SharedDevice, ...]:
         """Return the devices that these are on, as far as they are known."""
         found = (self.places.card_of(member.task) for member in members)
         return tuple({card.device.index: card for card in found if card is not None}.values())
@@ -54,11 +54,11 @@ class Window:
         self._logs = eyes.logs
         self._gauge = eyes.gauge
         self._eyes = eyes
-        self._cards: tuple[Card, ...] = ()  # those that count when it begins
-        self.kept: Kept | None = None
+        self._cards: tuple[SharedDevice, ...] = ()  # those that count when it begins
+        self.kept: WindowMeans | None = None
         self._kept_at = self._warm_at = 0.0
         self._came = {m.task.slot: self._done(m) for m in members}
-        self._marks: dict[int, Done] = {}
+        self._marks: dict[int, TaskCounts] = {}
         self._cpu = 0.0
         self.began = 0.0
 
@@ -84,7 +84,7 @@ class Window:
             self._kept_at = time.monotonic()
             pace = self.together()
             if pace is not None:
-                self.kept = Kept(len(self.members), self.seconds, pace, self.busy(), self.cores())
+                self.kept = WindowMeans(len(self.members), self.seconds, pace, self.busy(), self.cores())
 
     def begin(self) -> None:
         """Begin now."""

@@ -19,7 +19,7 @@ from gputune.features import Features
 from gputune.sweep.journal import Journal
 from gputune.sweep.learning import stepped
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 
 AUTO = "auto"
@@ -54,7 +54,7 @@ class TooFull(GputuneError):  # noqa: N818 - as above
 class Size:
     """One batch size: samples/s of everything but the loading, and how full the fullest of its memories was."""
 
-    setting: Setting
+    setting: LoaderSetting
     state: State
     rate: float | None = None
     filled: Filled = UNKNOWN

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gputune.experiment.measured import Measured, gain
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 
 TIE = 0.01  # relative: the cheaper one of two that are this close
 MODEL = 0.05  # relative: standard deviation by which the ratio of two predictions is off
@@ -22,7 +22,7 @@ SHARP = 0.025  # half a width of the interval of a ratio below which what is not
 PAYS = 0.001  # relative: what a visit brings at the least, for it takes time
 
 
-class Order(Enum):
+class RateOrder(Enum):
     """How one setting's rate stands to another's."""
 
     FASTER = "faster"
@@ -32,23 +32,23 @@ class Order(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally(Measured):
+class SettingStats(Measured):
     """All that was measured of one setting."""
 
-    setting: Setting
+    setting: LoaderSetting
 
 
-def order(one: Tally, other: Tally, sharp: float = SHARP) -> Order:
+def order(one: SettingStats, other: SettingStats, sharp: float = SHARP) -> RateOrder:
     """Return how `one` stands to `other`: a tie where they are not apart, by a `sharp` interval."""
     found = gain(other, one)
     if found.low > 1:
-        return Order.FASTER
+        return RateOrder.FASTER
     if found.high < 1:
-        return Order.SLOWER
-    return Order.TIE if found.high - found.low <= 2 * sharp * found.likely else Order.UNDECIDED
+        return RateOrder.SLOWER
+    return RateOrder.TIE if found.high - found.low <= 2 * sharp * found.likely else RateOrder.UNDECIDED
 
 
-def ratio(tally: Tally, other: Tally, predicted: Mapping[Setting, float]) -> float:
+def ratio(tally: SettingStats, other: SettingStats, predicted: Mapping[LoaderSetting, float]) -> float:
     """Return a setting's rate over that of another: as measured, and the less that tells, the more as predicted."""
     measured = tally.rate / other.rate
     expected, by = predicted.get(tally.setting, 0.0), predicted.get(other.setting, 0.0)
@@ -58,7 +58,7 @@ def ratio(tally: Tally, other: Tally, predicted: Mapping[Setting, float]) -> flo
     return trust * measured + (1 - trust) * expected / by
 
 
-def pays(tally: Tally, other: Tally, predicted: Mapping[Setting, float], more: int) -> bool:
+def pays(tally: SettingStats, other: SettingStats, predicted: Mapping[LoaderSetting, float], more: int) -> bool:
     """Return whether `more` visits to each of two settings would make what is chosen faster by what they cost.
 
     Their worth is what the better of the two is faster, as often as they would turn which one is taken for it: the
@@ -78,7 +78,7 @@ def pays(tally: Tally, other: Tally, predicted: Mapping[Setting, float], more: i
     return worth >= PAYS * 2 * more
 
 
-def _error(tally: Tally, other: Tally) -> float:
+def _error(tally: SettingStats, other: SettingStats) -> float:
     """Return the relative standard error of the ratio of two rates."""
     once = min(len(tally.visits), len(other.visits)) == 1
     return max(math.hypot(tally.error, other.error), ONCE if once else 0.0)
@@ -89,12 +89,14 @@ def _trust(error: float) -> float:
     return MODEL**2 / (MODEL**2 + error**2)
 
 
-def as_fast(tally: Tally, fastest: Tally, predicted: Mapping[Setting, float]) -> bool:
+def as_fast(tally: SettingStats, fastest: SettingStats, predicted: Mapping[LoaderSetting, float]) -> bool:
     """Return whether a setting ties with the fastest, by what was measured and predicted of the two."""
     return ratio(tally, fastest, predicted) >= 1 - TIE
 
 
-def best(tallies: Iterable[Tally], script: Setting, predicted: Mapping[Setting, float]) -> Tally:
+def best(
+    tallies: Iterable[SettingStats], script: LoaderSetting, predicted: Mapping[LoaderSetting, float]
+) -> SettingStats:
     """Return the cheapest of those that tie with the fastest.
 
     The script's own settings are left only for what is surely faster, or costs less and is sure to be about as fast.
@@ -107,10 +109,10 @@ def best(tallies: Iterable[Tally], script: Setting, predicted: Mapping[Setting, 
     return min((t for t in sure if as_fast(t, fastest, predicted)), key=lambda tally: tally.setting.cost(script))
 
 
-def _may_replace(tally: Tally, own: Tally) -> bool:
+def _may_replace(tally: SettingStats, own: SettingStats) -> bool:
     """Return whether a setting may take the place of the script's own; these may stay in any case."""
     if tally is own:
         return True
     stands = order(tally, own)
     cheaper = tally.setting.cost(own.setting) < own.setting.cost(own.setting)
-    return stands is Order.FASTER or (cheaper and stands is Order.TIE)
+    return stands is RateOrder.FASTER or (cheaper and stands is RateOrder.TIE)

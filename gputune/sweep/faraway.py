@@ -18,10 +18,10 @@ from gputune.experiment.remote import Errand
 from gputune.experiment.script import Script
 from gputune.experiment.starting import Start, State
 from gputune.features import Features
-from gputune.features.joined_ranks import Part, decode, encode
+from gputune.features.joined_ranks import WatchShare, decode, encode
 from gputune.host import clusters
 from gputune.sweep.journal import Remembered, remembered
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 
 REPORT, RUNGS = "report.json", "rungs"  # the latter: a line of JSON for each rung, which is answered on stdin
@@ -40,8 +40,8 @@ class FarStart(msgspec.Struct, frozen=True, kw_only=True):
     within: float
     where: str
     duplicates: bool
-    origin: Setting | None = None
-    wanted: Setting | None = None
+    origin: LoaderSetting | None = None
+    wanted: LoaderSetting | None = None
     replay: bool = False
     judged: bool = False
     may_write: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ def _report(order: FarStart, folder: Path) -> FarReport:
     finally:
         starter.close()
     run = found.run
-    text = encode(Part(host=os.uname().nodename, features=run)).decode() if run is not None else ""
+    text = encode(WatchShare(host=os.uname().nodename, features=run)).decode() if run is not None else ""
     missed = starter.missed(found.log) if found.state is State.FAILED else ""
     return FarReport(start=remembered(found), features=text, missed=missed, open=starter.writable.why)
 

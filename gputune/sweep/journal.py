@@ -23,10 +23,10 @@ from gputune.experiment.script import Script
 from gputune.experiment.starting import Start, State
 from gputune.features import Features
 from gputune.features.concurrent_loaders import ALONE, Company
-from gputune.features.joined_ranks import Part, decode, encode
+from gputune.features.joined_ranks import WatchShare, decode, encode
 from gputune.launch.folders import RUNS
 from gputune.sweep.search import Bench, CutOff, Outcome
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 
 FILE = "sweep.jsonl"
 VERSION = 1
@@ -125,7 +125,7 @@ class Journal:
         name = f"{kind.partition('=')[0].replace(' ', '-')}-{os.urandom(4).hex()}.features"
         with contextlib.suppress(OSError):
             if found.run is not None:
-                _write(self.folder / name, encode(Part(host="", features=found.run)))
+                _write(self.folder / name, encode(WatchShare(host="", features=found.run)))
         self.keep(kind, {**msgspec.to_builtins(remembered(found)), "features": name})
         return found
 
@@ -205,23 +205,23 @@ class Remembering:
         self.noise = bench.noise
         self.kept = bench.kept
 
-    def price(self, wanted: Setting) -> int:
+    def price(self, wanted: LoaderSetting) -> int:
         """Return what another visit costs."""
         return self._bench.price(wanted)
 
-    def met(self, wanted: Setting) -> None:
+    def met(self, wanted: LoaderSetting) -> None:
         """Hand it on."""
         self._bench.met(wanted)
 
-    def knows(self, wanted: Setting) -> bool:
+    def knows(self, wanted: LoaderSetting) -> bool:
         """Return whether another visit is remembered."""
         return self._journal.knows(self._kind(wanted))
 
     @staticmethod
-    def _kind(wanted: Setting) -> str:
+    def _kind(wanted: LoaderSetting) -> str:
         return f"setting {wanted.words()}"
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         """Return the visit that is remembered, else measure and remember it."""
         kind = self._kind(wanted)
         told = self._journal.take(kind)

@@ -13,7 +13,7 @@ from gputune.features import Loader
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.model.headroom import left
 from gputune.model.prediction import CANDIDATES, Outlook
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 
 ROOM = 0.8  # of what is left: trainings grow, and batches vary in size
 SPARE = 1  # workers more than the CPUs can keep running may be tried: they fill the gaps of the others
@@ -30,12 +30,12 @@ class Limits:
     memory: float | None  # B left to this rank beside what it takes now; None: not known
     worker: int  # B that one worker takes
     batch: int  # B of one batch
-    script: Setting
+    script: LoaderSetting
     shared: bool = True  # a stream that does not share itself out gets no second worker
     company: Company = ALONE
     running: int = 1  # loaders of the line that had workers as memory was looked at
 
-    def refuses(self, wanted: Setting) -> str:
+    def refuses(self, wanted: LoaderSetting) -> str:
         """Return what a setting would use up, in words; nothing where it fits."""
         if wanted.num_workers > max(1, self.script.num_workers) and not self.shared:
             return "its dataset is a stream: each worker would return all of it"
@@ -54,11 +54,11 @@ class Limits:
         """Return the limits where more loaders of the line were seen to live at once."""
         return replace(self, company=self.company.merged(company))
 
-    def loaders(self, wanted: Setting) -> int:
+    def loaders(self, wanted: LoaderSetting) -> int:
         """Return how many loaders of the line have workers at once under a setting."""
         return self.company.built if wanted.persistent_workers else self.company.iterated
 
-    def needs(self, wanted: Setting) -> float:
+    def needs(self, wanted: LoaderSetting) -> float:
         """Return the B of memory that workers and queues of a setting take, in one rank, in all loaders at once."""
         return self.loaders(wanted) * wanted.num_workers * self.worker + self.shm(wanted)
 
@@ -68,23 +68,23 @@ class Limits:
         own = self.script
         return self.running * (own.num_workers * self.worker + _at_once(own) * self.batch)
 
-    def trifling(self, wanted: Setting) -> bool:
+    def trifling(self, wanted: LoaderSetting) -> bool:
         """Return whether full queues of a setting are known to take next to nothing of what is left."""
         if not self.batch or self.memory is None:
             return False
         queued = self._queued(wanted)
         return self.shm(wanted) <= TRIFLE * self.memory and queued <= TRIFLE * self.batches
 
-    def shm(self, wanted: Setting) -> int:
+    def shm(self, wanted: LoaderSetting) -> int:
         """Return the B of /dev/shm that full queues of a setting take, in one rank, in all loaders at once."""
         return self._queued(wanted) * self.batch
 
-    def _queued(self, wanted: Setting) -> int:
+    def _queued(self, wanted: LoaderSetting) -> int:
         """Return how many batches lie in /dev/shm, in one rank, in all loaders at once."""
         return self.company.iterated * _at_once(wanted)
 
 
-def _at_once(wanted: Setting) -> int:
+def _at_once(wanted: LoaderSetting) -> int:
     """Return how many batches of a loader there are at once: a full queue, and the one that the loop is at."""
     return wanted.queue + 1 if wanted.num_workers else 0
 
@@ -94,7 +94,7 @@ def _among(loaders: int) -> str:
 
 
 def limits(
-    outlook: Outlook, script: Setting, held: int | None, company: Company = ALONE, each: int | None = None
+    outlook: Outlook, script: LoaderSetting, held: int | None, company: Company = ALONE, each: int | None = None
 ) -> Limits:
     """Return the limits as the profile shows them.
 

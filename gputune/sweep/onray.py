@@ -27,10 +27,10 @@ from gputune.experiment.remote import Heard, Holder, Lost
 from gputune.experiment.starting import Judge, Start, State
 from gputune.experiment.writable import opened
 from gputune.host import clusters
-from gputune.host.clusters import Node
+from gputune.host.clusters import RayNode
 from gputune.sweep.apart import gone
 from gputune.sweep.faraway import GIVES_UP, GOES_ON, REPORT, RUNGS, FarReport, FarStart, errand
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 
 LOOK_S = 0.5  # s between looks whether somebody wants to leave
@@ -52,7 +52,7 @@ class NoTrial(GputuneError):  # noqa: N818 - named for what happened
 class TooMuch(BadUsage):
     """No node has what each trial is to ask for."""
 
-    def __init__(self, cpus: float | None, gpus: float | None, nodes: Sequence[Node]) -> None:
+    def __init__(self, cpus: float | None, gpus: float | None, nodes: Sequence[RayNode]) -> None:
         asked = [f"{n:g} {what}s" for n, what in ((cpus, "CPU"), (gpus, "GPU")) if n is not None]
         most = max(nodes, key=lambda node: (node.gpus, node.cpus), default=None)
         has = f"the largest has {most.cpus:g} CPUs and {most.gpus:g} GPUs" if most else "there is none"
@@ -60,17 +60,17 @@ class TooMuch(BadUsage):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class TrialResources:
     """What a trial asks for. None: all CPUs of its node, and one GPU where it has any."""
 
     cpus: float | None = None
     gpus: float | None = None
 
-    def of(self, node: Node) -> tuple[float, float]:
+    def of(self, node: RayNode) -> tuple[float, float]:
         """Return the CPUs and GPUs that a trial on this node declares."""
         return self.cpus or node.cpus, min(1.0, node.gpus) if self.gpus is None else self.gpus
 
-    def times(self, node: Node) -> int:
+    def times(self, node: RayNode) -> int:
         """Return how many such trials a node holds at once."""
         cpus, gpus = self.of(node)
         fits = [n for n in (_times(node.cpus, cpus), _times(node.gpus, gpus)) if n is not None]
@@ -84,7 +84,7 @@ def _times(whole: float, part: float) -> int | None:
 class Cluster:
     """A cluster that is connected. `tell` says a sentence; `stopping` is set by who wants to leave."""
 
-    def __init__(self, ray: Any, share: Share, tell: Tell) -> None:
+    def __init__(self, ray: Any, share: TrialResources, tell: Tell) -> None:
         self._ray = ray
         self._share = share
         self.tell = tell
@@ -97,16 +97,16 @@ class Cluster:
         if not self.nodes:
             raise TooMuch(share.cpus, share.gpus, live)
 
-    def alike(self, node: Node) -> list[Node]:
+    def alike(self, node: RayNode) -> list[RayNode]:
         """Return the nodes on which the same takes the same time, this one first."""
         return sorted((other for other in self.nodes if other.is_like(node)), key=lambda other: other.id != node.id)
 
-    def places(self, nodes: Sequence[Node]) -> int:
+    def places(self, nodes: Sequence[RayNode]) -> int:
         """Return how many trials these nodes hold at once."""
         return max(1, sum(self._share.times(node) for node in nodes))
 
     @contextmanager
-    def place(self, nodes: Sequence[Node]) -> Iterator[Node]:
+    def place(self, nodes: Sequence[RayNode]) -> Iterator[RayNode]:
         """Lend the node on which fewest trials of ours run."""
         with self._lock:
             node = min(nodes, key=lambda one: self._running[one.id])
@@ -118,7 +118,7 @@ class Cluster:
                 self._running[node.id] -= 1
 
     def run(
-        self, node: Node, order: FarStart, log: Path, judge: Judge | None, budget: Budget | None
+        self, node: RayNode, order: FarStart, log: Path, judge: Judge | None, budget: Budget | None
     ) -> FarReport | None:
         """Run a start on a node, and wait for it, its log kept here; None where the budget was over first.
 
@@ -157,7 +157,7 @@ class Cluster:
         held.check()
         return Heard()
 
-    def _say_busy(self, node: Node, asked: Mapping[str, float]) -> None:
+    def _say_busy(self, node: RayNode, asked: Mapping[str, float]) -> None:
         """Say once that a trial waits, where nobody of ours is what it waits for."""
         if self._running[node.id] > 1 or self._told_of_waiting:
             return
@@ -193,7 +193,7 @@ class FarStarter(Starter):
     """Starts the script on `node`, and where it may run anywhere on nodes that are like it."""
 
     cluster: Cluster
-    node: Node
+    node: RayNode
     _seen: bool = field(default=False)  # something ran there: what fails from here on is a row
     _open: str = field(default="")  # why a node does not refuse what cannot be kept apart
     _missed: dict[str, str] = field(default_factory=dict)  # log to what a script has missed
@@ -219,7 +219,7 @@ class FarStarter(Starter):
         self,
         plan: StartPlan,
         name: str,
-        wanted: Setting | None = None,
+        wanted: LoaderSetting | None = None,
         *,
         judge: Judge | None = None,
         spread: bool = False,
@@ -257,7 +257,7 @@ class FarStarter(Starter):
             return Start(state=State.FAILED, log=str(log), why=why, node=node.name)
         return self._taken(report, node, log)
 
-    def _taken(self, report: FarReport, node: Node, log: Path) -> Start:
+    def _taken(self, report: FarReport, node: RayNode, log: Path) -> Start:
         """Return the start in a report. Raises NoTrial where there is none."""
         if report.start is None:
             raise NoTrial(node.name, report.error, report.hint)

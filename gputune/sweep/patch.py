@@ -46,7 +46,7 @@ class NotPatched(GputuneError):  # noqa: N818 - named for what happened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Patch:
     """A changed file: its text before and after, and the difference between the two."""
 
     file: Path
@@ -83,7 +83,7 @@ def check() -> None:
         raise NoLibcst
 
 
-def of_outcomes(what: Outcomes) -> Change:
+def of_outcomes(what: Outcomes) -> Patch:
     """Return the change that a sweep proposes. Raises NotPatched."""
     changes = what.best.setting.changes(what.baseline.setting)
     line = what.loader.where.rpartition(":")[2]
@@ -92,7 +92,7 @@ def of_outcomes(what: Outcomes) -> Change:
     )
 
 
-def change(file: Path, line: int, settings: Mapping[str, Json], *, no_workers: bool = False) -> Change:
+def change(file: Path, line: int, settings: Mapping[str, Json], *, no_workers: bool = False) -> Patch:
     """Return the file with these settings in the call on that line. `no_workers` takes away what only workers have.
 
     Raises NoLibcst or NotPatched.
@@ -102,7 +102,7 @@ def change(file: Path, line: int, settings: Mapping[str, Json], *, no_workers: b
     if any(part in str(file) for part in LIBRARY):
         raise NotPatched(where, "it is built by a library")
     before = _read(file)
-    return Change(file=file, before=before, after=_rewritten(before, where, line, settings, no_workers=no_workers))
+    return Patch(file=file, before=before, after=_rewritten(before, where, line, settings, no_workers=no_workers))
 
 
 def _read(file: Path) -> str:

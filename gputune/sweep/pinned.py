@@ -12,7 +12,7 @@ from gputune.core.figures import TINY
 from gputune.features import Features, Process
 from gputune.model.pinning import measured_rate, pageable, pinning_rate
 from gputune.model.prediction import Outlook
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 from gputune.model.transfers import ASKED, lanes, times_faster
 
 
@@ -40,7 +40,7 @@ def saved(run: Features, process: Process) -> float:
     return max(0.0, step.step - replace(step, least=0.0).then(likely, unattended=unattended))
 
 
-def pinned(outlook: Outlook, seconds: float, *, measured: bool) -> Job:
+def pinned(outlook: Outlook, seconds: float, *, measured: bool) -> LoopSeries:
     """Return the loop with page-locked batches, which save `seconds` of a step, and of what the device does of it.
 
     `measured`: they were seen to. What held the training thread waited or span: it goes of either.

@@ -7,9 +7,9 @@ without jitter, so queues that cost next to nothing are long from the beginning.
 
 from collections.abc import Iterable, Mapping
 
-from gputune.sweep.choosing import TIE, Tally
+from gputune.sweep.choosing import TIE, SettingStats
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.visiting import SHORT_S, seconds
 
 TIMES, MORE = 2, 1  # times the workers that are believed to be enough, and more
@@ -17,8 +17,8 @@ LEAST = 2  # workers that are plenty beside none
 
 
 def beyond(
-    profile: Profile, tallies: Mapping[Setting, Tally], among: Iterable[Setting], here: Setting
-) -> Setting | None:
+    profile: Profile, tallies: Mapping[LoaderSetting, SettingStats], among: Iterable[LoaderSetting], here: LoaderSetting
+) -> LoaderSetting | None:
     """Return the setting to hold against `here`, which is believed to have enough; None where nothing can be faster.
 
     Its queue holds no more batches than a visit times: one that lasts longer is not seen to run dry in a visit.
@@ -29,7 +29,7 @@ def beyond(
     return ample(here, among, SHORT_S / seconds(profile, here))
 
 
-def deeper(profile: Profile, among: Iterable[Setting], here: Setting) -> Setting:
+def deeper(profile: Profile, among: Iterable[LoaderSetting], here: LoaderSetting) -> LoaderSetting:
     """Return `here` with the longest queue that costs next to nothing: it evens out jitter, which the model lacks.
 
     It holds no more batches than a visit times, as above.
@@ -43,7 +43,7 @@ def deeper(profile: Profile, among: Iterable[Setting], here: Setting) -> Setting
     return max(found, key=lambda s: s.queue, default=here) if here.num_workers else here
 
 
-def ample(here: Setting, among: Iterable[Setting], queue: float) -> Setting | None:
+def ample(here: LoaderSetting, among: Iterable[LoaderSetting], queue: float) -> LoaderSetting | None:
     """Return the setting with most workers up to about twice those of `here`, and a queue of up to `queue` batches.
 
     None where `here` is it. Nothing that there is no room for is `among` them.
@@ -59,7 +59,7 @@ def ample(here: Setting, among: Iterable[Setting], queue: float) -> Setting | No
     return found if more else None
 
 
-def between(low: Setting, high: Setting, among: Iterable[Setting]) -> list[Setting]:
+def between(low: LoaderSetting, high: LoaderSetting, among: Iterable[LoaderSetting]) -> list[LoaderSetting]:
     """Return the settings on the way from one to an ample one, the cheapest first: longer queues, then more workers.
 
     On this way the rate does not fall, as far as more of either does no harm.
@@ -73,11 +73,11 @@ def between(low: Setting, high: Setting, among: Iterable[Setting]) -> list[Setti
     return sorted((s for s in found if s != high), key=lambda s: (s.num_workers, s.queue))
 
 
-def _prefetch(wanted: Setting) -> int:
+def _prefetch(wanted: LoaderSetting) -> int:
     return wanted.prefetch_factor or 0
 
 
-def _like(here: Setting, among: Iterable[Setting]) -> list[Setting]:
+def _like(here: LoaderSetting, among: Iterable[LoaderSetting]) -> list[LoaderSetting]:
     """Return the settings with workers that differ from `here` in workers and queues alone; all beside no workers."""
     return [
         s

@@ -15,12 +15,12 @@ from gputune.experiment.starting import Start
 from gputune.features import Features, Loader
 from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.model.prediction import CANDIDATES, PREFETCHES, Outlook
-from gputune.model.replay import Job
+from gputune.model.replay import LoopSeries
 from gputune.model.transfers import NOTABLE
 from gputune.sweep.lasting import built_anew
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.pinned import holding, on_device, pinned, saved
-from gputune.sweep.settings import Setting, setting, setting_of
+from gputune.sweep.settings import LoaderSetting, setting, setting_of
 
 
 class TooShort(GputuneError):  # noqa: N818 - named for what happened
@@ -106,7 +106,7 @@ class Profile:
 
     run: Features
     outlook: Outlook
-    script: Setting
+    script: LoaderSetting
     limits: Limits
     parts: tuple[float, ...]  # rates of parts of the start
     measured: float
@@ -142,7 +142,7 @@ class Profile:
         middle = mean(times)
         return statistics.pstdev(times) / middle if middle else 0.0
 
-    def rate(self, wanted: Setting) -> float:
+    def rate(self, wanted: LoaderSetting) -> float:
         """Return the predicted samples/s, starts of workers included where the length of an epoch is known.
 
         Without workers as measured, where that was: by the replay, workers that take turns at CPUs cost nothing.
@@ -155,7 +155,7 @@ class Profile:
         most = self.most(wanted)
         return found if most is None else min(found, max(most, self.measured))
 
-    def most(self, wanted: Setting) -> float | None:
+    def most(self, wanted: LoaderSetting) -> float | None:
         """Return samples/s that no setting beats which pins as this one does; None where that was not measured."""
         return self.unpinned if self.unpinned is not None and not wanted.pin_memory else self.ceiling
 
@@ -171,7 +171,7 @@ class Profile:
         if unpinned is not None and page_locked is not None:
             self.ceiling, self.unpinned = max(unpinned, page_locked), unpinned
 
-    def _seconds(self, wanted: Setting) -> float:
+    def _seconds(self, wanted: LoaderSetting) -> float:
         """Return the s that a batch takes; where an epoch's length is known, with its share of starting workers."""
         workers, prefetch = wanted.num_workers, wanted.prefetch_factor or 1
         key = (workers, prefetch, wanted.pin_memory)
@@ -186,7 +186,7 @@ class Profile:
         starts = often * self.outlook.starting(workers) if self.epoch and workers else 0.0
         return self._played[key] + starts / max(1, self.epoch)
 
-    def _job(self, wanted: Setting) -> Job:
+    def _job(self, wanted: LoaderSetting) -> LoopSeries:
         """Return the work, with copies from page-locked memory if need be."""
         if not (wanted.pin_memory and self.may_pin):
             return self.outlook.job
@@ -195,7 +195,7 @@ class Profile:
         found = self.batch * self.ranks * (1 / self.unpinned - 1 / self.ceiling)
         return pinned(self.outlook, found, measured=True)
 
-    def settings(self) -> Iterator[Setting]:
+    def settings(self) -> Iterator[LoaderSetting]:
         """Yield the whole grid: every setting that nothing forbids, and the script's own."""
         own = self.script
         pins = {own.pin_memory, True} if on_device(self.run, self.outlook.process) else {own.pin_memory}

@@ -15,7 +15,7 @@ from gputune.sweep import blame
 from gputune.sweep.apart import own_error
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 from gputune.sweep.visiting import seconds, whole
 
@@ -35,7 +35,7 @@ class Restarts:
     hangs: Sequence[str] = ()  # a start that hangs is a row
     kept = 2  # trials for a second look at the best setting and at the script's own
 
-    def __init__(self, starter: Starter, wanted: Setting | None, budget: Budget) -> None:
+    def __init__(self, starter: Starter, wanted: LoaderSetting | None, budget: Budget) -> None:
         """`wanted`: what the loader is built with in the first start; None for the script's own settings."""
         self._starter = starter
         self._wanted = wanted
@@ -72,26 +72,26 @@ class Restarts:
         copied = not any(note.get("n") == "trial" and "refused" in note for note in found.notes)
         return harmonic_mean(found.rates) if found.rates and copied else None
 
-    def price(self, wanted: Setting) -> int:
+    def price(self, wanted: LoaderSetting) -> int:
         """Return 1: every visit is a trial."""
         return int(wanted is not None)
 
-    def met(self, wanted: Setting) -> None:
+    def met(self, wanted: LoaderSetting) -> None:
         """Do nothing: every visit is a trial."""
 
-    def takes(self, wanted: Setting) -> float:
+    def takes(self, wanted: LoaderSetting) -> float:
         """Return the s that a visit is predicted to take, its start included."""
         return self._budget.start_of(sum(self._length(wanted)) * seconds(self._known(), wanted))
 
-    def takes_then(self, wanted: Setting) -> float:
+    def takes_then(self, wanted: LoaderSetting) -> float:
         """Return the same: every visit has a start."""
         return self.takes(wanted)
 
-    def allowed(self, wanted: Setting) -> bool:
+    def allowed(self, wanted: LoaderSetting) -> bool:
         """Return whether there is time for a visit."""
         return self.takes(wanted) <= self._budget.left
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         """Start the script with these settings, and time its batches."""
         skip, timed = self._length(wanted)
         looping = max(2 * LONGEST_S, SLOWER * (skip + timed) * seconds(self._known(), wanted))
@@ -124,7 +124,7 @@ class Restarts:
         """Do nothing: every start has ended."""
 
     def _start(
-        self, looping: float, name: str, wanted: Setting | None, *, batches: int = 0, replay: bool = False
+        self, looping: float, name: str, wanted: LoaderSetting | None, *, batches: int = 0, replay: bool = False
     ) -> Start:
         self.starts += 1
         plan = self._starter.plan(seconds=looping, batches=batches)
@@ -132,7 +132,7 @@ class Restarts:
             return self._starter.start(plan, name, wanted, replay=True)
         return self._starter.start(plan, name, wanted)
 
-    def _length(self, wanted: Setting) -> tuple[int, int]:
+    def _length(self, wanted: LoaderSetting) -> tuple[int, int]:
         """Return how many batches are left out, and how many are timed: whole epochs where these are short."""
         profile = self._known()
         skip, timed, epoch = max(WARM_UP, wanted.queue + 2), self._timed(profile), profile.epoch

@@ -12,10 +12,10 @@ from gputune.core.hygiene import clean, escaped
 from gputune.features import Loader
 from gputune.report.words import number, times
 from gputune.sweep.batches import Size
-from gputune.sweep.choosing import Tally
+from gputune.sweep.choosing import SettingStats
 from gputune.sweep.limits import Limits
 from gputune.sweep.search import Found
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.verdict.document import SpeedupRow
 from gputune.verdict.effects import of_workers
 
@@ -31,7 +31,7 @@ PERSIST: Final = (
 )
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredSetting(msgspec.Struct, frozen=True, kw_only=True):
     """Settings, and the samples/s that were measured with them."""
 
     num_workers: int
@@ -77,8 +77,8 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     where: str
-    baseline: Row
-    best: Row
+    baseline: MeasuredSetting
+    best: MeasuredSetting
     speedup: SpeedupRow
     ceiling: float | None
     trials: list[TrialRow]
@@ -99,8 +99,8 @@ class Outcomes:
 
     script: str
     loader: Loader
-    baseline: Tally
-    best: Tally
+    baseline: SettingStats
+    best: SettingStats
     gain: Speedup
     found: Found
     limits: Limits
@@ -149,9 +149,9 @@ def _persisting(what: Outcomes) -> list[str]:
     return [PERSIST] if newly and wanted.num_workers else []
 
 
-def _row(tally: Tally) -> Row:
+def _row(tally: SettingStats) -> MeasuredSetting:
     wanted = tally.setting
-    return Row(
+    return MeasuredSetting(
         num_workers=wanted.num_workers,
         prefetch_factor=wanted.prefetch_factor,
         pin_memory=wanted.pin_memory,
@@ -161,7 +161,7 @@ def _row(tally: Tally) -> Row:
     )
 
 
-def _trial(wanted: Setting, **more: object) -> TrialRow:
+def _trial(wanted: LoaderSetting, **more: object) -> TrialRow:
     return msgspec.convert({**wanted.plain, **more}, TrialRow)
 
 
@@ -202,7 +202,7 @@ def _trials(what: Outcomes) -> list[TrialRow]:
     ]
 
 
-def _measured(what: Outcomes, tally: Tally) -> TrialRow:
+def _measured(what: Outcomes, tally: SettingStats) -> TrialRow:
     own = tally.setting == what.baseline.setting
     return _trial(
         tally.setting,
@@ -278,7 +278,7 @@ def _named(*, best: bool, own: bool) -> str:
     return "best" if best else "as it is" if own else ""
 
 
-def is_same(row: TrialRow, other: Row) -> bool:
+def is_same(row: TrialRow, other: MeasuredSetting) -> bool:
     """Return whether a trial was one of these settings."""
     names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
     return all(getattr(row, name) == getattr(other, name) for name in names)
@@ -305,7 +305,7 @@ def best(sweep: Sweep) -> str:
     return f"{so_far}: {shown}: {times(sweep.speedup)} the samples/s of the script's own settings ({took})"
 
 
-def _plain(row: Row) -> Mapping[str, int | bool | None]:
+def _plain(row: MeasuredSetting) -> Mapping[str, int | bool | None]:
     fields = msgspec.structs.asdict(row)
     fields.pop("samples_per_s")
     return fields

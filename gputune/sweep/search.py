@@ -14,10 +14,10 @@ from typing import Protocol
 from gputune.experiment.measured import gain, unsteadiness
 from gputune.experiment.starting import Start, State
 from gputune.features.concurrent_loaders import ALONE, Company
-from gputune.sweep.choosing import TIE, Order, Tally, as_fast, best, order, pays
+from gputune.sweep.choosing import TIE, RateOrder, SettingStats, as_fast, best, order, pays
 from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 
 CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
 HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
@@ -49,17 +49,17 @@ class Bench(Protocol):
     noise: float  # relative standard error of a visit, beyond what its parts show
     kept: int  # trials that are kept to tell the best setting from the script's own
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         """Measure a setting once."""
 
-    def price(self, wanted: Setting) -> int:
+    def price(self, wanted: LoaderSetting) -> int:
         """Return how many trials another visit to a setting counts as."""
 
-    def met(self, wanted: Setting) -> None:
+    def met(self, wanted: LoaderSetting) -> None:
         """Learn that a setting was visited before, by a sweep that is gone on with."""
 
 
-class Stage(Bench, Protocol):
+class StartedBench(Bench, Protocol):
     """A bench with the start of the script that it rests on. `remove()` it, whatever comes."""
 
     starts: int  # of the script, so far
@@ -80,13 +80,13 @@ class Stage(Bench, Protocol):
         `pinned`: with a batch in page-locked memory, where the script has none there.
         """
 
-    def takes(self, wanted: Setting) -> float:
+    def takes(self, wanted: LoaderSetting) -> float:
         """Return the s that a visit is predicted to take, with its start where it has one."""
 
-    def takes_then(self, wanted: Setting) -> float:
+    def takes_then(self, wanted: LoaderSetting) -> float:
         """Return the s of one more visit after that one."""
 
-    def allowed(self, wanted: Setting) -> bool:
+    def allowed(self, wanted: LoaderSetting) -> bool:
         """Return whether there is time for a visit."""
 
     def remove(self) -> None:
@@ -97,13 +97,13 @@ class Stage(Bench, Protocol):
 class Found:
     """What is known by now: rates, what failed and why, what is predicted of everything, and memory as measured."""
 
-    predicted: Mapping[Setting, float]
-    tallies: dict[Setting, Tally] = field(default_factory=dict)
-    failed: dict[Setting, Outcome] = field(default_factory=dict)
-    memory: dict[Setting, int] = field(default_factory=dict)
+    predicted: Mapping[LoaderSetting, float]
+    tallies: dict[LoaderSetting, SettingStats] = field(default_factory=dict)
+    failed: dict[LoaderSetting, Outcome] = field(default_factory=dict)
+    memory: dict[LoaderSetting, int] = field(default_factory=dict)
     company: Company = ALONE
 
-    def take(self, wanted: Setting, outcome: Outcome, noise: float) -> None:
+    def take(self, wanted: LoaderSetting, outcome: Outcome, noise: float) -> None:
         """Take one visit."""
         self.company = self.company.merged(outcome.company)
         if outcome.memory:
@@ -112,16 +112,16 @@ class Found:
             self.failed[wanted] = outcome
             return
         self.failed.pop(wanted, None)  # it was cut off the last time
-        tally = self.tallies.setdefault(wanted, Tally(setting=wanted, noise=noise))
+        tally = self.tallies.setdefault(wanted, SettingStats(setting=wanted, noise=noise))
         tally.visits.append(outcome.rates)
         seen = max(noise, unsteadiness(self.tallies.values()))  # of the machine: it is that of every setting
         for each in self.tallies.values():
             each.noise = seen
 
 
-Tell = Callable[[Setting, Found], None]
-Ample = Callable[[Setting], Setting | None]
-Deeper = Callable[[Setting], Setting]
+Tell = Callable[[LoaderSetting, Found], None]
+Ample = Callable[[LoaderSetting], LoaderSetting | None]
+Deeper = Callable[[LoaderSetting], LoaderSetting]
 
 
 class Search:
@@ -138,7 +138,7 @@ class Search:
         found: Found,
         *,
         trials: int,
-        allowed: Callable[[Setting], bool],
+        allowed: Callable[[LoaderSetting], bool],
         tell: Tell,
         visits: int = VISITS,
         ample: Ample | None = None,
@@ -159,15 +159,15 @@ class Search:
         self._most_workers = max((s.num_workers for s in found.predicted), default=0)
 
     @property
-    def best(self) -> Tally:
+    def best(self) -> SettingStats:
         """Return the best by now."""
         return best(self.found.tallies.values(), self.profile.script, self.found.predicted)
 
     @property
-    def _fastest(self) -> Tally:
+    def _fastest(self) -> SettingStats:
         return max(self.found.tallies.values(), key=lambda tally: tally.rate)
 
-    def _ties(self, tally: Tally) -> bool:
+    def _ties(self, tally: SettingStats) -> bool:
         return as_fast(tally, self._fastest, self.found.predicted)
 
     @property
@@ -191,7 +191,7 @@ class Search:
             if not self._visit(wanted):
                 break
 
-    def _first(self) -> Setting | None:
+    def _first(self) -> LoaderSetting | None:
         """Measure the cheapest of those predicted to be best; where it fails, of those with half its workers at most.
 
         Return where the search goes on from, None where there is nothing.
@@ -207,7 +207,7 @@ class Search:
                 return first
             most = first.num_workers // 2
 
-    def _look_beyond(self, first: Setting, ample: Ample) -> None:
+    def _look_beyond(self, first: LoaderSetting, ample: Ample) -> None:
         """Measure a setting with plenty of everything; where it is faster, halve the way to it as long as that pays."""
         tallies, low = self.found.tallies, self.best.setting
         if 0 < low.num_workers < first.num_workers:  # more was no better already
@@ -226,7 +226,7 @@ class Search:
             way = way[:at] if middle is None or self._ties(middle) else way[at + 1 :]
         self._flat = self.best.setting != high and high in tallies and self._ties(tallies[high])
 
-    def _cheapest(self, predicted: Mapping[Setting, float]) -> Setting | None:
+    def _cheapest(self, predicted: Mapping[LoaderSetting, float]) -> LoaderSetting | None:
         """Return the cheapest of the settings that are predicted to be about as fast as the fastest.
 
         Its queue is as long as it can be for nothing. The script's own settings stay as they are.
@@ -236,7 +236,7 @@ class Search:
         found = min(close, key=lambda s: s.cost(self.profile.script), default=None)
         return found if found is None or found == self.profile.script else self._deeper(found)
 
-    def _hopeful(self) -> Iterator[Setting]:
+    def _hopeful(self) -> Iterator[LoaderSetting]:
         """Yield settings beside the best one that may be better, or as good and cheaper; the most promising first."""
         tally = self.best
         known = self.found.tallies.keys() | self.found.failed.keys()
@@ -254,7 +254,7 @@ class Search:
         pairs = [(t.rate, self.found.predicted[s]) for s, t in self.found.tallies.items() if s.num_workers]
         return statistics.median(rate / predicted for rate, predicted in pairs if predicted) if pairs else 1.0
 
-    def _beside(self, here: Setting) -> Iterator[Setting]:
+    def _beside(self, here: LoaderSetting) -> Iterator[LoaderSetting]:
         """Yield the neighbours of a setting: fewer and more workers, each with its best queue, and a longer queue.
 
         And itself with page-locked batches, where that is predicted to bring anything.
@@ -280,7 +280,7 @@ class Search:
                 if chosen is not None:
                     yield chosen
 
-    def _visit(self, wanted: Setting) -> bool:
+    def _visit(self, wanted: LoaderSetting) -> bool:
         """Measure a setting, and go back to it and the best one while that may decide between them.
 
         Return False when there is nothing left to spend.
@@ -297,7 +297,7 @@ class Search:
                 break
         return True
 
-    def _is_told(self, tally: Tally, rival: Tally) -> bool:
+    def _is_told(self, tally: SettingStats, rival: SettingStats) -> bool:
         """Return whether more visits to two settings would bring less than they take.
 
         By how much visits to one setting differ is not known before one of them was gone back to.
@@ -310,11 +310,11 @@ class Search:
         more = self._visits - min(len(tally.visits), len(rival.visits))
         return not pays(tally, rival, self.found.predicted, more)
 
-    def _rival(self, wanted: Setting) -> Tally | None:
+    def _rival(self, wanted: LoaderSetting) -> SettingStats | None:
         others = [tally for s, tally in self.found.tallies.items() if s != wanted]
         return max(others, key=lambda tally: tally.rate, default=None)
 
-    def _measure(self, wanted: Setting, keep: int) -> bool:
+    def _measure(self, wanted: LoaderSetting, keep: int) -> bool:
         price = self.bench.price(wanted)
         if price > self._trials - keep or not self._allowed(wanted):
             return False
@@ -328,7 +328,7 @@ class Search:
             self._withdraw(wanted)
         return True
 
-    def _withdraw(self, wanted: Setting) -> None:
+    def _withdraw(self, wanted: LoaderSetting) -> None:
         """Recommend no setting that failed, however often it went well before; the script's own are what they are."""
         if wanted != self.profile.script:
             self.found.tallies.pop(wanted, None)
@@ -343,13 +343,13 @@ class Search:
             if own is None or fastest is own:
                 return
             apart = order(fastest, own)
-            if apart is Order.TIE or (apart is Order.FASTER and self._is_settled(own, fastest)):
+            if apart is RateOrder.TIE or (apart is RateOrder.FASTER and self._is_settled(own, fastest)):
                 return
             fewer = fastest if len(fastest.visits) <= len(own.visits) else own
             if not self._measure(fewer.setting, keep=0):
                 return
 
-    def _is_settled(self, own: Tally, fastest: Tally) -> bool:
+    def _is_settled(self, own: SettingStats, fastest: SettingStats) -> bool:
         """Return whether a gain is sure: both were seen twice, for a visit does not show what disturbed all of it.
 
         Where to look again would cost a trial, the best one is, and not even that if the gain is large.

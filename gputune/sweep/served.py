@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from gputune.core.sample import Json
 from gputune.experiment.timeline import Timeline
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting
-from gputune.sweep.visiting import ANSWER_S, NOISE, Failed, NotSteered, Stretch, answers, check, ready
+from gputune.sweep.settings import LoaderSetting
+from gputune.sweep.visiting import ANSWER_S, NOISE, NotSteered, TimedBatches, VisitFailed, answers, check, ready
 
 UNHEARD = 100  # batches beyond the queue that came without an answer: nobody will give one
 BACK = "back"  # the state in which an order of so many batches is over
@@ -27,8 +27,8 @@ class Served(ABC):
 
     def __init__(self) -> None:
         self.seq = 0
-        self._orders: Orders | None = None
-        self._visited: set[Setting] = set()
+        self._orders: OrderChannel | None = None
+        self._visited: set[LoaderSetting] = set()
         self._ranks = 1  # that answer at the least
 
     # what lets it go on
@@ -58,15 +58,15 @@ class Served(ABC):
 
     # a visit
 
-    def price(self, wanted: Setting) -> int:
+    def price(self, wanted: LoaderSetting) -> int:
         """Return 1 for a setting that was not visited yet: to go back to one costs no trial."""
         return int(wanted not in self._visited)
 
-    def met(self, wanted: Setting) -> None:
+    def met(self, wanted: LoaderSetting) -> None:
         """Learn that a setting was visited before."""
         self._visited.add(wanted)
 
-    def visit(self, changes: Mapping[str, Json], timed: Stretch, batches: int | None = None) -> tuple[float, ...]:
+    def visit(self, changes: Mapping[str, Json], timed: TimedBatches, batches: int | None = None) -> tuple[float, ...]:
         """Have it served under changes of its settings, and return samples/s of parts of what was timed.
 
         `batches`: after so many its own settings serve again; for good without. Raises NotSteered or Failed.
@@ -75,7 +75,7 @@ class Served(ABC):
         self.until(lambda: self._is_over() or timed.enough(self.timeline, self.where, begin))
         check(self.answers())
         if self._is_over():
-            raise Failed("it was over before it was measured")
+            raise VisitFailed("it was over before it was measured")
         return timed.rates(self.timeline, self.where, begin)
 
     def serve(self, changes: Mapping[str, Json], batches: int | None = None) -> int:

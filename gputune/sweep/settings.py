@@ -10,7 +10,7 @@ NAMES = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class LoaderSetting:
     """Settings of one loader. Without workers there is nothing to prefetch (None) and nothing that persists."""
 
     num_workers: int
@@ -29,7 +29,7 @@ class Setting:
         """Return the settings by name, in the order in which they are shown."""
         return {name: getattr(self, name) for name in NAMES}
 
-    def cost(self, script: "Setting") -> tuple[int, int, bool, bool]:
+    def cost(self, script: "LoaderSetting") -> tuple[int, int, bool, bool]:
         """Return what is compared to tell which of two settings is the cheaper one.
 
         Fewer workers, then less memory in queues, then less that differs from what the script has.
@@ -41,7 +41,7 @@ class Setting:
             self.persistent_workers != script.persistent_workers,
         )
 
-    def changes(self, script: "Setting") -> dict[str, Json]:
+    def changes(self, script: "LoaderSetting") -> dict[str, Json]:
         """Return what has to be set for it, in a script that has the settings `script`."""
         mine, theirs = self.plain, script.plain
         wanted = (name for name, value in mine.items() if value is not None and value != theirs[name])
@@ -56,7 +56,7 @@ class Setting:
         return " ".join(f"{name}={value}" for name, value in shown.items() if value is not False)
 
 
-def setting_of(loader: Loader) -> Setting:
+def setting_of(loader: Loader) -> LoaderSetting:
     """Return the settings that a loader had."""
     return setting(
         loader.num_workers,
@@ -69,9 +69,9 @@ def setting_of(loader: Loader) -> Setting:
 
 def setting(
     workers: int, prefetch: int, *, pin_memory: bool, persistent: bool, batch_size: int | None = None
-) -> Setting:
+) -> LoaderSetting:
     """Return a setting, without what makes no sense where there are no workers."""
-    return Setting(
+    return LoaderSetting(
         num_workers=workers,
         prefetch_factor=prefetch if workers else None,
         pin_memory=pin_memory,

@@ -22,7 +22,7 @@ from gputune.sweep import drafts
 from gputune.sweep.result import FILE as DOCUMENT
 from gputune.sweep.result import Outcomes, Sweep, document, to_json
 from gputune.sweep.starter import Starter
-from gputune.sweep.sweeping import Wishes, despite, former, sweep
+from gputune.sweep.sweeping import SweepOptions, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table
 
 SCHEMA_VERSION = 1
@@ -88,7 +88,7 @@ class Several:
     """Sweeps that are to be done. `leave` is called where somebody presses Ctrl-C: those that run are to end."""
 
     jobs: Sequence[SweepJob]
-    wishes: Wishes  # of all of them; script, starter and places are each one's own
+    wishes: SweepOptions  # of all of them; script, starter and places are each one's own
     side_by_side: bool = False
     leave: Callable[[], None] = lambda: None
     stopped: bool = False
@@ -151,7 +151,7 @@ class Several:
         self.stopped = self.stopped or found.stopped
         return Done(job=job, outcomes=found)
 
-    def _wishes(self, job: SweepJob) -> Wishes:
+    def _wishes(self, job: SweepJob) -> SweepOptions:
         """Return what is wished of one."""
         wishes = replace(self.wishes, script=job.script, starter=job.starter, place=job.node)
         if len(self.jobs) == 1:

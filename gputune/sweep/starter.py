@@ -6,13 +6,13 @@ from pathlib import Path
 
 from gputune.core.sample import Json
 from gputune.experiment.budget import Budget
-from gputune.experiment.living import Live, StartPlan
+from gputune.experiment.living import LiveStart, StartPlan
 from gputune.experiment.rungs import Rungs
 from gputune.experiment.script import Script
 from gputune.experiment.starting import Judge, Start, State, refused, start
 from gputune.experiment.writable import Writable, writable
 from gputune.sweep import apart
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Starter:
     within: float
     seed: int
     where: str = ""
-    origin: Setting | None = None
+    origin: LoaderSetting | None = None
     duplicates: bool = False  # a stream that shares itself out may have more workers
     budget: Budget | None = None  # starts that are under way when it is over are ended
     may_write: tuple[str, ...] = ()  # where trials may change the user's files
@@ -76,21 +76,21 @@ class Starter:
             budget=self.budget,
         )
 
-    def rules(self, wanted: Setting | None) -> list[Mapping[str, Json]]:
+    def rules(self, wanted: LoaderSetting | None) -> list[Mapping[str, Json]]:
         """Return the rules that make the loader be built with these settings; none where it is so by itself."""
         changes = wanted.changes(self.origin) if wanted and self.origin else {}
         rule: dict[str, Json] = {"where": self.where, "set": changes, "duplicates": self.duplicates}
         return [rule] if changes else []
 
-    def live(self, plan: StartPlan, name: str, wanted: Setting | None = None) -> Live:
+    def live(self, plan: StartPlan, name: str, wanted: LoaderSetting | None = None) -> LiveStart:
         """Start the script with these settings, and return it as it goes on. Raises OSError where it cannot be."""
-        return Live(plan, name, self.rules(wanted), self.writable)
+        return LiveStart(plan, name, self.rules(wanted), self.writable)
 
     def start(
         self,
         plan: StartPlan,
         name: str,
-        wanted: Setting | None = None,
+        wanted: LoaderSetting | None = None,
         *,
         judge: Judge | None = None,
         spread: bool = False,  # noqa: ARG002 - of a cluster: it may run on any machine that is like the others

@@ -12,25 +12,25 @@ from pathlib import Path
 from statistics import harmonic_mean
 
 from gputune.experiment.budget import Budget
-from gputune.experiment.living import Live
+from gputune.experiment.living import LiveStart
 from gputune.experiment.starting import Start, State, failure, outcome, status_words
 from gputune.experiment.timeline import WARM_UP, Timeline
 from gputune.launch import folders
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 from gputune.sweep import blame
 from gputune.sweep.apart import own_error
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.served import Served
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 from gputune.sweep.visiting import (
     MOST,
     SWITCHED,
     TIMED,
-    Failed,
     NotSteered,
-    Stretch,
+    TimedBatches,
+    VisitFailed,
     answers,
     known,
     looping,
@@ -51,7 +51,7 @@ QUIET_S, QUIET = 5.0, 10  # s, and times what a batch takes: without one for so 
 TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
 
 
-class Ended(Exception):  # noqa: N818 - named for what happened
+class ScriptEnded(Exception):  # noqa: N818 - named for what happened
     """The script has ended, or hangs; `state` says whether well, the message how."""
 
     def __init__(self, state: State, why: str) -> None:
@@ -59,7 +59,7 @@ class Ended(Exception):  # noqa: N818 - named for what happened
         self.state = state
 
 
-class Hung(Ended):
+class Hung(ScriptEnded):
     """No batch comes any more; the script still runs."""
 
     def __init__(self, why: str) -> None:
@@ -77,16 +77,16 @@ class Late(Hung):
 class Steered(Served):
     """A bench in one start. `close()` it, whatever comes."""
 
-    def __init__(self, starter: Starter, wanted: Setting | None, budget: Budget) -> None:
+    def __init__(self, starter: Starter, wanted: LoaderSetting | None, budget: Budget) -> None:
         """`wanted`: what the loader is built with, for a batch size; None for the script's own."""
         super().__init__()
         self._starter = starter
         self._wanted = wanted
         self._budget = budget
-        self._live: Live | None = None
+        self._live: LiveStart | None = None
         self._folder = folders.rings()  # for orders: where we are killed the next one removes it, as it does with rings
         self._lock = folders.hold(self._folder)
-        self._memory: dict[Setting, int] = {}
+        self._memory: dict[LoaderSetting, int] = {}
         self._profile: Profile | None = None
         self._silent = 0.0  # s for which no batch had come when the last start was ended; 0 where it still went on
         self._sound = 0  # batches that the script does with its own settings, and does not fail
@@ -117,11 +117,11 @@ class Steered(Served):
                 if looped > max(MOST_PROFILE_S, self._starter.within):
                     return found
                 self._beats(live, LOOK_S)
-        except Ended as why:
+        except ScriptEnded as why:
             self.close()
             return outcome(live, where, str(why) if isinstance(why, Hung) else "")
 
-    def _seen(self, live: Live, where: str) -> Start:
+    def _seen(self, live: LiveStart, where: str) -> Start:
         found = outcome(live, where, "")
         return replace(found, memory=live.memory(), worker=live.worker, over=True)
 
@@ -131,18 +131,18 @@ class Steered(Served):
         self.met(profile.script)
         self._starter.where = profile.loader.where
 
-    def _begin(self) -> Live:
+    def _begin(self) -> LiveStart:
         """Start the script anew, with a new file for orders."""
         self.close()
         self.starts += 1
         self._last = 0.0, 0
         path = Path(self._folder, f"orders-{self.starts}")
-        self._orders = Orders(path)
+        self._orders = OrderChannel(path)
         plan = self._starter.plan(seconds=TRAINING_S, environment={"GPUTUNE_STEER": str(path)})
         self._live = self._starter.live(plan, f"start {self.starts}", self._wanted)
         return self._live
 
-    def _again(self) -> Live:
+    def _again(self) -> LiveStart:
         """Return the start that goes on, or a new one in the middle of its training."""
         if self._live is not None:
             return self._live
@@ -162,7 +162,7 @@ class Steered(Served):
         finally:
             live.end()
 
-    def _leave(self, live: Live) -> None:
+    def _leave(self, live: LiveStart) -> None:
         """Ask the script to end, and wait for it as long as it obeys."""
         seq = self._orders.send({"do": "end"}) if self._orders is not None else 0
         until = live.seconds + (DEAF_S if self._quiet(live) else OBEY_S)
@@ -193,17 +193,17 @@ class Steered(Served):
         """Return the s without a batch after which it hangs: an evaluation may take as long as its start."""
         return max(STUCK_S, self._starter.within)
 
-    def _beats(self, live: Live, seconds: float) -> None:
+    def _beats(self, live: LiveStart, seconds: float) -> None:
         """Let it go on for a while. Raises Ended."""
         until = live.seconds + seconds
         while live.seconds < until:
             self._beat(live)
 
-    def _beat(self, live: Live) -> None:
+    def _beat(self, live: LiveStart) -> None:
         if not live.beat():
             if not live.status:
-                raise Ended(State.OK, "")
-            raise Ended(*failure(live.log, status_words(live.status), live.features()))
+                raise ScriptEnded(State.OK, "")
+            raise ScriptEnded(*failure(live.log, status_words(live.status), live.features()))
         came = live.timeline.life()
         if came != self._last[1]:
             self._last = live.seconds, came
@@ -212,13 +212,13 @@ class Steered(Served):
             none = f", and no batch had come for {live.seconds - self._last[0]:.0f} s" if quiet else ""
             raise Late(self._budget.words() + none, quiet=quiet)
 
-    def _quiet(self, live: Live) -> bool:
+    def _quiet(self, live: LiveStart) -> bool:
         """Return whether no batch has come for longer than some of them usually take, and no pause is known."""
         profile = self._profile
         usual = seconds(profile, profile.script) if profile is not None else 0.0
         return not live.timeline.paused() and live.seconds - self._last[0] > max(QUIET_S, QUIET * usual)
 
-    def _wait(self, done: Callable[[], bool], live: Live, most: float) -> None:
+    def _wait(self, done: Callable[[], bool], live: LiveStart, most: float) -> None:
         """Wait for something, as long as batches come, else at most for so many s. Raises Ended.
 
         Once it trains, an evaluation lives by its own batches, and a pause that is open may last longer.
@@ -233,7 +233,7 @@ class Steered(Served):
             if live.seconds - moved > patience:
                 raise Hung(f"no batch came {'for' if told.batches(where) else 'in the first'} {patience:.0f} s")
 
-    def _life(self, live: Live) -> int:
+    def _life(self, live: LiveStart) -> int:
         """Return a number that grows as long as the start does, 0 before its first batch of the loader looked at."""
         where = self._starter.where
         return live.timeline.life(where) if live.timeline.batches(where) else 0
@@ -249,7 +249,7 @@ class Steered(Served):
         return self._going.seconds
 
     @property
-    def _going(self) -> Live:
+    def _going(self) -> LiveStart:
         if self._live is None:
             raise RuntimeError("no start goes on")
         return self._live
@@ -271,9 +271,9 @@ class Steered(Served):
             live = self._again()
             begin = self.obeyed({"do": "replay", "batches": batches, "pin": pinned})
             self.until(lambda: live.timeline.counted(self.where, begin) >= batches, STUCK_S)
-        except (NotSteered, Failed):
+        except (NotSteered, VisitFailed):
             return None
-        except Ended as why:
+        except ScriptEnded as why:
             self._over(why, "one batch again and again")
             if isinstance(why, Hung):
                 raise CutOff from None
@@ -281,32 +281,32 @@ class Steered(Served):
         rates = live.timeline.rates(self.where, 2, begin, most=batches)
         return harmonic_mean(rates) if rates else None
 
-    def takes(self, wanted: Setting) -> float:
+    def takes(self, wanted: LoaderSetting) -> float:
         """Return the s that a visit is predicted to take, with a start where none goes on."""
         visit = looping(self.known(), wanted)
         return visit if self._live is not None else self._budget.start_of(visit)
 
-    def takes_then(self, wanted: Setting) -> float:
+    def takes_then(self, wanted: LoaderSetting) -> float:
         """Return the s of one more visit after that one: the start goes on."""
         return looping(self.known(), wanted)
 
-    def allowed(self, wanted: Setting) -> bool:
+    def allowed(self, wanted: LoaderSetting) -> bool:
         """Return whether there is time for a visit."""
         return self.takes(wanted) <= self._budget.left
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         """Have the loader served under a setting, and time its batches. Raises NotSteered."""
         self.met(wanted)
         found = self._tried(wanted) or self._tried(wanted)  # a script that ends by itself is started once more
         return found or Outcome(state=State.FAILED, why="the script ended before it was measured", cut_off=True)
 
-    def _tried(self, wanted: Setting) -> Outcome | None:
+    def _tried(self, wanted: LoaderSetting) -> Outcome | None:
         """Return what came of a visit, None where the script ended by itself in the middle of it."""
         try:
             return self._timed(self._again(), wanted)
-        except Failed as why:
+        except VisitFailed as why:
             return Outcome(state=State.FAILED, why=str(why))
-        except Ended as why:
+        except ScriptEnded as why:
             came = self._came
             self._over(why, wanted.words())
             if why.state is State.OK:
@@ -314,7 +314,7 @@ class Steered(Served):
                 return None
             return Outcome(state=why.state, why=str(why), cut_off=isinstance(why, Late))
 
-    def _over(self, why: Ended, served: str) -> None:
+    def _over(self, why: ScriptEnded, served: str) -> None:
         """Have what is left of a start end, and remember it where it hung."""
         self._silent = 0.0
         self._failed(why)
@@ -328,7 +328,7 @@ class Steered(Served):
         """Return how many batches have come in the start that goes on."""
         return self._live.timeline.batches(self._starter.where) if self._live is not None else 0
 
-    def _failed(self, ended: Ended) -> None:
+    def _failed(self, ended: ScriptEnded) -> None:
         """Close a start that has ended. Raises Broken where no setting is to blame for that."""
         live, batches = self._live, self._came
         self.close()
@@ -346,14 +346,14 @@ class Steered(Served):
             self._wait(lambda: self._came > batches + blame.BEYOND, live, self._patience)
         except Hung:
             self.close()
-        except Ended as ended:
+        except ScriptEnded as ended:
             self.close()
             if ended.state is State.FAILED:
                 raise blame.proved(self._starter, batches, str(ended), log) from None
         else:
             self._sound = batches
 
-    def _timed(self, live: Live, wanted: Setting) -> Outcome:
+    def _timed(self, live: LiveStart, wanted: LoaderSetting) -> Outcome:
         began, changes = live.seconds, {name: wanted.plain[name] for name in SWITCHED}
         rates = self.visit(changes, self._stretch(wanted))
         self._weigh(live, wanted)
@@ -365,13 +365,13 @@ class Steered(Served):
             company=live.timeline.company(self.where),
         )
 
-    def _stretch(self, wanted: Setting) -> Stretch:
+    def _stretch(self, wanted: LoaderSetting) -> TimedBatches:
         """Return which batches of a visit are timed: no whole epochs where the script ends before these are over."""
         found = stretch(self.known(), wanted)
         soon = 0 < self._ended <= WARM_UP + found.skip + found.least
         return stretch(self.known(), wanted, whole_s=0.0) if soon else found
 
-    def _weigh(self, live: Live, wanted: Setting) -> None:
+    def _weigh(self, live: LiveStart, wanted: LoaderSetting) -> None:
         """Look at the memory that its processes hold; the least counts, for workers that were there before go late.
 
         Between two passes its workers may be gone: that is not what it holds.

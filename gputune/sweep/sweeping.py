@@ -27,15 +27,15 @@ from gputune.report.words import number
 from gputune.sweep import plateau, saved_settings
 from gputune.sweep.apart import Broken
 from gputune.sweep.batches import Size, SizeNotSet, Sizes, TooFull
-from gputune.sweep.choosing import Order, Tally, best, order
+from gputune.sweep.choosing import RateOrder, SettingStats, best, order
 from gputune.sweep.journal import Journal, Remembering, begun, identity, last, resumed
 from gputune.sweep.learning import accumulated, advice
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import NoLoader, OnlyEvaluated, Profile, TooShort, elsewhere, evaluated, profile
 from gputune.sweep.restarts import NOISE, Restarts
 from gputune.sweep.result import Outcomes
-from gputune.sweep.search import Found, Search, Stage
-from gputune.sweep.settings import Setting, setting_of
+from gputune.sweep.search import Found, Search, StartedBench
+from gputune.sweep.settings import LoaderSetting, setting_of
 from gputune.sweep.starter import Starter
 from gputune.sweep.steered import Steered
 from gputune.sweep.visiting import NotSteered
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class SweepOptions:
     """What was asked for. `sizes`: batch sizes, `auto`, or () for none."""
 
     script: Script
@@ -98,7 +98,7 @@ def hung(hangs: Sequence[str]) -> list[str]:
     return [f"the script seems to hang: {'; '.join(dict.fromkeys(hangs))}{also}"] if hangs else []
 
 
-def chosen(found: Found, script: Setting, limits: Limits) -> tuple[Tally, list[str]]:
+def chosen(found: Found, script: LoaderSetting, limits: Limits) -> tuple[SettingStats, list[str]]:
     """Return the best of what may be taken by what is known in the end, and that a better one may not, in sentences."""
     tallies = found.tallies.values()
     winner = best([t for t in tallies if t.setting == script or not limits.refuses(t.setting)], script, found.predicted)
@@ -110,12 +110,12 @@ def chosen(found: Found, script: Setting, limits: Limits) -> tuple[Tally, list[s
 class Sweeper:
     """One sweep. Call `run` once."""
 
-    def __init__(self, wishes: Wishes) -> None:
+    def __init__(self, wishes: SweepOptions) -> None:
         self.wishes = wishes
         self.journal = _journal(wishes)
         self.budget = Budget(total=wishes.budget, spent=self.journal.spent)
         self.says: list[str] = []
-        self._benches: list[Stage] = []  # all of them: how often the script was started, they know
+        self._benches: list[StartedBench] = []  # all of them: how often the script was started, they know
         self._short = False  # there was no time for a visit
         self._starter = wishes.starter(
             script=wishes.script,
@@ -187,12 +187,12 @@ class Sweeper:
 
     # the starts
 
-    def _stage(self, wanted: Setting | None, *, restarts: bool = False) -> Stage:
+    def _stage(self, wanted: LoaderSetting | None, *, restarts: bool = False) -> StartedBench:
         kind = Restarts if restarts or self.wishes.restarts else Steered
         self._benches.append(kind(self._starter, wanted, self.budget))
         return self._benches[-1]
 
-    def _profile(self, bench: Stage, name: str) -> Profile:
+    def _profile(self, bench: StartedBench, name: str) -> Profile:
         """Start the script and profile it."""
         found = self.journal.start(name, lambda: bench.profile(lambda start: ENOUGH + _queue(start)))
         if found.state is not State.OK and (not found.over or self.budget.over):
@@ -225,7 +225,7 @@ class Sweeper:
             return TooShort(script, found.batches)
         return NoLoader(script, "before the end", f"see what it does with its time: its output is in `{found.log}`")
 
-    def _enlarged(self, own: Profile, sizes: Sizes) -> tuple[Profile, Found, Stage]:
+    def _enlarged(self, own: Profile, sizes: Sizes) -> tuple[Profile, Found, StartedBench]:
         """Return the profile at the batch size at the knee, confirmed with batches as they are, and its bench."""
         for batch in sizes.candidates():
             if batch == own.script.batch_size:
@@ -258,7 +258,7 @@ class Sweeper:
 
     # the search
 
-    def _search(self, here: Profile, found: Found, bench: Stage) -> None:
+    def _search(self, here: Profile, found: Found, bench: StartedBench) -> None:
         """Measure the ceiling, then the best few settings."""
         self._limit(here, bench, "ceiling")
         found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
@@ -277,7 +277,7 @@ class Sweeper:
                 found.predicted = {wanted: here.rate(wanted) for wanted in found.predicted}
             self._searched(here, found, restarts)
 
-    def _limit(self, here: Profile, bench: Stage, name: str) -> None:
+    def _limit(self, here: Profile, bench: StartedBench, name: str) -> None:
         """Measure the ceiling; where batches come from pageable memory, also that of page-locked ones."""
         if here.limits.company.training > 1:  # of loaders side by side only one would hand out the same batch
             return
@@ -292,7 +292,7 @@ class Sweeper:
             found.append(self.journal.number(called, partial(bench.ceiling, pinned=pinned)))
         here.limited(*[*found, None, None][:2])
 
-    def _searched(self, here: Profile, found: Found, bench: Stage) -> None:
+    def _searched(self, here: Profile, found: Found, bench: StartedBench) -> None:
         remembering = Remembering(bench, self.journal)
         search = Search(
             here,
@@ -306,13 +306,13 @@ class Sweeper:
         )
         search.run()
 
-    def _in_time(self, bench: Stage, wanted: Setting) -> bool:
+    def _in_time(self, bench: StartedBench, wanted: LoaderSetting) -> bool:
         """Return whether there is time for a visit; that there once was none is remembered."""
         allowed = bench.allowed(wanted)
         self._short = self._short or not allowed
         return allowed
 
-    def _progress(self, wanted: Setting, found: Found, bench: Stage, left: int) -> str:
+    def _progress(self, wanted: LoaderSetting, found: Found, bench: StartedBench, left: int) -> str:
         """Return what is tried now, for how many s, and that at most `left` visits follow."""
         takes, then = bench.takes(wanted), bench.takes_then(wanted)
         predicted = found.predicted.get(wanted)
@@ -334,14 +334,16 @@ class Sweeper:
 
     def _outcomes(self, own: Profile, here: Profile, found: Found, sizes: Sequence[Size]) -> Outcomes:
         baseline = (
-            found.tallies[own.script] if here is own else Tally(setting=own.script, noise=NOISE, visits=[own.parts])
+            found.tallies[own.script]
+            if here is own
+            else SettingStats(setting=own.script, noise=NOISE, visits=[own.parts])
         )
         if own.memory:
             found.memory.setdefault(own.script, own.memory)
         limits = here.limits.beside(found.company)
         winner, not_taken = chosen(found, here.script, limits)
         self.says += not_taken
-        if here is not own and order(winner, baseline) is not Order.FASTER:
+        if here is not own and order(winner, baseline) is not RateOrder.FASTER:
             winner = baseline
         if (own.shared or limits.company.built > 1) and winner.setting != own.script:
             loaders = limits.loaders(winner.setting)
@@ -415,9 +417,9 @@ def despite(work: Callable[[], T]) -> tuple[T, bool]:
         return work(), True
 
 
-def _found(here: Profile, bench: Stage) -> Found:
+def _found(here: Profile, bench: StartedBench) -> Found:
     """Return what is known once the script was profiled: the rate of its own settings."""
-    own = Tally(setting=here.script, noise=bench.noise, visits=[here.parts])
+    own = SettingStats(setting=here.script, noise=bench.noise, visits=[here.parts])
     return Found(predicted={}, tallies={here.script: own}, memory={here.script: here.memory} if here.memory else {})
 
 
@@ -427,7 +429,7 @@ def _queue(found: Start) -> int:
     return max((setting_of(loader).queue for loader in loaders), default=0)
 
 
-def _key(wishes: Wishes) -> str:
+def _key(wishes: SweepOptions) -> str:
     """Return what tells a sweep from all others: the command, and the options that change what is measured or how."""
     sizes: list[Json] = [wishes.sizes] if isinstance(wishes.sizes, str) else list(wishes.sizes)
     share: list[Json] = list(wishes.share)
@@ -435,12 +437,12 @@ def _key(wishes: Wishes) -> str:
     return identity(wishes.script, *how)
 
 
-def former(wishes: Wishes) -> Path | None:
+def former(wishes: SweepOptions) -> Path | None:
     """Return the folder of the sweep that `--resume` goes on with, None where there is none."""
     return last(_key(wishes), Path(wishes.out) if wishes.out else None)
 
 
-def _journal(wishes: Wishes) -> Journal:
+def _journal(wishes: SweepOptions) -> Journal:
     """Return the journal of this sweep, its folder made. Raises BadUsage where it cannot be, or nothing is resumed."""
     key = _key(wishes)
     if wishes.resume:
@@ -455,7 +457,7 @@ def _journal(wishes: Wishes) -> Journal:
     return begun(Path(folder), key, wishes.script.files)
 
 
-def sweep(wishes: Wishes) -> Outcomes:
+def sweep(wishes: SweepOptions) -> Outcomes:
     """Sweep the loader of a script. Raises GputuneError where nothing could be measured."""
     if wishes.write is not None and not wishes.inside:
         saved_settings.check(wishes.write)

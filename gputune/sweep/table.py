@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gputune.core.hygiene import clean
-from gputune.sweep.result import Row, Sweep, TrialRow, is_same
+from gputune.sweep.result import MeasuredSetting, Sweep, TrialRow, is_same
 
 FILE = "trials.csv"  # in the sweep's folder
 FIRST = ("script", "where", "node")
@@ -47,7 +47,7 @@ def _fields(named: Named, row: TrialRow) -> dict[str, object]:
     return {**fields, "is_own": _is(row, sweep.baseline), "is_best": _is(row, sweep.best)}
 
 
-def _is(row: TrialRow, other: Row) -> bool:
+def _is(row: TrialRow, other: MeasuredSetting) -> bool:
     return not row.replayed and is_same(row, other)
 
 

@@ -13,7 +13,7 @@ from gputune.experiment.line import LEAST
 from gputune.experiment.measured import SURE, scatter
 from gputune.experiment.timeline import PASSES, Timeline
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 
 NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
@@ -37,12 +37,12 @@ class NotYet(NotSteered):
     """It cannot be switched as long as so little is known of it; the message says what."""
 
 
-class Failed(Exception):  # noqa: N818 - as above
+class VisitFailed(Exception):  # noqa: N818 - as above
     """The loader was not served under a setting, or not for long; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimedBatches:
     """Which batches of a visit are timed: `least` to `longest` of them after `skip`; whole passes of `epoch`, 0: any.
 
     What starts with each pass weighs in the visit as it does in truth then, and not by how many starts fall into it.
@@ -81,7 +81,7 @@ def check(answered: Mapping[int, Mapping[str, Json]]) -> None:
             why = clean(str(answer.get("why")), 200)
             if why.startswith(NOT_YET):
                 raise NotYet(why)
-            raise Failed(why) if why.startswith(FAILURES) else NotSteered(why)
+            raise VisitFailed(why) if why.startswith(FAILURES) else NotSteered(why)
 
 
 def ready(answered: Mapping[int, Mapping[str, Json]]) -> int:
@@ -89,29 +89,29 @@ def ready(answered: Mapping[int, Mapping[str, Json]]) -> int:
     return max(int(str(answer.get("ready_ns"))) for answer in answered.values())
 
 
-def length(profile: Profile, wanted: Setting) -> tuple[int, int]:
+def length(profile: Profile, wanted: LoaderSetting) -> tuple[int, int]:
     """Return how many batches of a visit are left out, and how many are timed by what is known before it."""
     needed = max(fewest(profile, wanted), (1.96 * profile.spread / PRECISION) ** 2)
     return wanted.queue + 2, int(min(needed, most(profile, wanted)))
 
 
-def fewest(profile: Profile, wanted: Setting) -> int:
+def fewest(profile: Profile, wanted: LoaderSetting) -> int:
     """Return how many batches are timed at the least."""
     return math.ceil(min(MOST, max(TIMED, LEAST + 2, SHORT_S / seconds(profile, wanted))))
 
 
-def most(profile: Profile, wanted: Setting) -> int:
+def most(profile: Profile, wanted: LoaderSetting) -> int:
     """Return how many batches are timed at the most."""
     return math.ceil(min(MOST, max(TIMED, LONG_S / seconds(profile, wanted))))
 
 
-def stretch(profile: Profile, wanted: Setting, whole_s: float = LONG_S) -> Stretch:
+def stretch(profile: Profile, wanted: LoaderSetting, whole_s: float = LONG_S) -> TimedBatches:
     """Return which batches of a visit are timed; epochs of up to `whole_s` s whole."""
     takes = profile.epoch * seconds(profile, wanted)
     epoch = profile.epoch if takes <= whole_s else 0
     passes = PASSES if takes <= LONG_S else 1
     least, longest = (whole(n, epoch, passes) for n in (fewest(profile, wanted), most(profile, wanted)))
-    return Stretch(wanted.queue + 2, least, longest, epoch)
+    return TimedBatches(wanted.queue + 2, least, longest, epoch)
 
 
 def whole(batches: int, epoch: int, passes: int = PASSES) -> int:
@@ -124,12 +124,12 @@ def known(rates: Sequence[float]) -> bool:
     return bool(rates) and SURE * scatter(rates) <= PRECISION
 
 
-def seconds(profile: Profile, wanted: Setting) -> float:
+def seconds(profile: Profile, wanted: LoaderSetting) -> float:
     """Return the s that a batch is predicted to take."""
     return profile.batch * profile.ranks / max(1e-9, profile.rate(wanted))
 
 
-def looping(profile: Profile, wanted: Setting) -> float:
+def looping(profile: Profile, wanted: LoaderSetting) -> float:
     """Return the s that a visit is predicted to take."""
     skip, timed = length(profile, wanted)
     return STARTING_S + (skip + max(timed, stretch(profile, wanted).least)) * seconds(profile, wanted)

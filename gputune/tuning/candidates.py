@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from gputune.launch.values import TRYING
 from gputune.report.words import percent
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.tuning.draws import Draws
 from gputune.verdict.judging import WORTH_SAYING
 
@@ -24,12 +24,12 @@ def healthy(profile: Profile) -> str:
     return f"it waits for batches {percent(waiting)} of the time" if waiting < WAITING else ""
 
 
-def candidates(profile: Profile, mode: str, draws: Draws) -> dict[Setting, float]:
+def candidates(profile: Profile, mode: str, draws: Draws) -> dict[LoaderSetting, float]:
     """Return the settings that may be tried, with the samples/s predicted of each; the script's own among them."""
     own = profile.script
     queues = bool(only_queues(profile, mode, draws))
 
-    def may(wanted: Setting) -> bool:
+    def may(wanted: LoaderSetting) -> bool:
         if wanted.persistent_workers != (own.persistent_workers and wanted.num_workers > 0):
             return False
         if queues and wanted.num_workers != own.num_workers:
@@ -48,7 +48,7 @@ def only_queues(profile: Profile, mode: str, draws: Draws) -> str:
     return ""
 
 
-def hopeless(profile: Profile, predicted: Mapping[Setting, float], mode: str, draws: Draws) -> str:
+def hopeless(profile: Profile, predicted: Mapping[LoaderSetting, float], mode: str, draws: Draws) -> str:
     """Return why nothing is worth trying although batches are waited for; nothing where something may pay."""
     if max(predicted.values()) >= WORTH_SAYING * profile.measured:
         return ""
@@ -57,6 +57,6 @@ def hopeless(profile: Profile, predicted: Mapping[Setting, float], mode: str, dr
     return f"{found} ({why})" if why else found
 
 
-def changes_workers(profile: Profile, predicted: Mapping[Setting, float]) -> bool:
+def changes_workers(profile: Profile, predicted: Mapping[LoaderSetting, float]) -> bool:
     """Return whether samples may come to be made by other processes."""
     return any(wanted.num_workers != profile.script.num_workers for wanted in predicted)

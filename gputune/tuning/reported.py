@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from gputune.core.finding import Speedup
 from gputune.experiment.starting import State
-from gputune.sweep.choosing import Tally
+from gputune.sweep.choosing import SettingStats
 from gputune.sweep.search import Found
-from gputune.sweep.settings import Setting
+from gputune.sweep.settings import LoaderSetting
 from gputune.tuning.draws import Draws
 from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
 
@@ -29,11 +29,11 @@ class TuningStory:
     state: str = WAITING
     why: str = ""
     where: str = ""
-    own: Setting | None = None
-    now: Setting | None = None
-    best: Setting | None = None  # of those that were tried
+    own: LoaderSetting | None = None
+    now: LoaderSetting | None = None
+    best: LoaderSetting | None = None  # of those that were tried
     gain: Speedup | None = None  # of that one
-    measuring: Setting | None = None  # while settings are tried
+    measuring: LoaderSetting | None = None  # while settings are tried
     since: float | None = None  # s of the run
     tried_from: float | None = None  # likewise
     batch: int | None = None
@@ -82,7 +82,7 @@ class TuningStory:
         )
 
 
-def _settings(wanted: Setting) -> Settings:
+def _settings(wanted: LoaderSetting) -> Settings:
     return Settings(
         num_workers=wanted.num_workers,
         prefetch_factor=wanted.prefetch_factor,
@@ -91,13 +91,13 @@ def _settings(wanted: Setting) -> Settings:
     )
 
 
-def _measured(tally: Tally, predicted: Mapping[Setting, float]) -> TriedRow:
+def _measured(tally: SettingStats, predicted: Mapping[LoaderSetting, float]) -> TriedRow:
     return _tried(tally.setting, predicted, rate=tally.rate, low=tally.low, high=tally.high)
 
 
 def _tried(  # noqa: PLR0913 - one parameter a field
-    wanted: Setting,
-    predicted: Mapping[Setting, float],
+    wanted: LoaderSetting,
+    predicted: Mapping[LoaderSetting, float],
     *,
     rate: float | None = None,
     low: float | None = None,

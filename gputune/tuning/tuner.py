@@ -15,14 +15,14 @@ from gputune.experiment.starting import Start, State, most_waited
 from gputune.experiment.timeline import WARM_UP
 from gputune.features import Features
 from gputune.features.windowing import thin
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 from gputune.launch.values import TRYING
 from gputune.model.minimum_samples import LEAST_BATCHES
-from gputune.sweep.choosing import Tally, best
+from gputune.sweep.choosing import SettingStats, best
 from gputune.sweep.profile import OwnKind, Profile, TakenApart, profile
 from gputune.sweep.search import Found, Outcome, Search
-from gputune.sweep.settings import Setting
-from gputune.sweep.visiting import NOISE, Failed, NotSteered, NotYet
+from gputune.sweep.settings import LoaderSetting
+from gputune.sweep.visiting import NOISE, NotSteered, NotYet, VisitFailed
 from gputune.tuning import reported
 from gputune.tuning.candidates import CAREFUL, IDENTICAL, candidates, changes_workers, healthy, hopeless
 from gputune.tuning.reported import TuningStory
@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 class Tuner:
     """One tuning. `run` it in a thread of its own; `story` can be read from any."""
 
-    def __init__(self, training: Training, orders: Orders, mode: str, say: Say) -> None:
+    def __init__(self, training: Training, orders: OrderChannel, mode: str, say: Say) -> None:
         self.story = TuningStory(mode)
         self.since: Features | None = None  # what was known when the settings in force had come, thin
         self.before: Features | None = None  # what was known before others were tried that were not to be kept
@@ -61,11 +61,11 @@ class Tuner:
         try:
             while not self._tuned():
                 self._training.pass_by(LATER * (time.monotonic() - self._began))
-        except (GputuneError, NotSteered, Failed) as why:
+        except (GputuneError, NotSteered, VisitFailed) as why:
             story.state = reported.LOST if story.state == reported.KEPT else reported.REFUSED
             story.why = str(why.args[0])
         if self._visits is not None:
-            with contextlib.suppress(Failed, NotSteered):  # what serves then is the script's own in any case
+            with contextlib.suppress(VisitFailed, NotSteered):  # what serves then is the script's own in any case
                 self._visits.keep(self._visits.script)
             self._settled(self._visits.script)
 
@@ -86,7 +86,7 @@ class Tuner:
 
     # to begin with
 
-    def _look(self) -> tuple[Profile, dict[Setting, float]]:
+    def _look(self) -> tuple[Profile, dict[LoaderSetting, float]]:
         """Look at the training until something may pay, now and then again; return what is known by then."""
         story, draws = self.story, self._training.draws
         while True:
@@ -144,7 +144,7 @@ class Tuner:
 
     # the tuning
 
-    def _tune(self, here: Profile, predicted: dict[Setting, float]) -> None:
+    def _tune(self, here: Profile, predicted: dict[LoaderSetting, float]) -> None:
         """Try the settings that may pay, and keep the best one if it surely does."""
         short = self._training.room.short()
         if short:
@@ -156,7 +156,7 @@ class Tuner:
             self.before = self._training.features()
             story.tried_from = round(self.before.wall, 3)
         visits = self._visits = Visits(self._training, self._orders, here)
-        own = Tally(setting=here.script, noise=NOISE, visits=[here.parts])
+        own = SettingStats(setting=here.script, noise=NOISE, visits=[here.parts])
         found = Found(predicted=predicted, tallies={here.script: own})
         search = Search(
             here,
@@ -178,7 +178,7 @@ class Tuner:
         else:
             story.state = reported.UNCHANGED
 
-    def _warn(self, here: Profile, predicted: dict[Setting, float]) -> None:
+    def _warn(self, here: Profile, predicted: dict[LoaderSetting, float]) -> None:
         """Say before the first switch what will not be as in an untuned run."""
         draws = self._training.draws
         self.story.drawn(draws)
@@ -191,7 +191,7 @@ class Tuner:
                 f"{self.story.differs}. `--tune={IDENTICAL}` changes nothing of it"
             )
 
-    def _forbidden(self, wanted: Setting) -> str:
+    def _forbidden(self, wanted: LoaderSetting) -> str:
         """Return why a setting may not serve, or not any more; nothing where it may."""
         own, draws = self.story.own, self._training.draws
         if wanted == own:
@@ -200,13 +200,13 @@ class Tuner:
             return draws.differs()
         return self._training.room.short()
 
-    def _told(self, wanted: Setting, found: Found, own: Tally) -> None:
+    def _told(self, wanted: LoaderSetting, found: Found, own: SettingStats) -> None:
         """Tell what was measured so far, and what is now."""
         self.story.found(found)
         self.story.measuring = wanted
         self._promising(found, own)
 
-    def _promising(self, found: Found, own: Tally) -> Setting | None:
+    def _promising(self, found: Found, own: SettingStats) -> LoaderSetting | None:
         """Return the cheapest of the settings about as fast as the fastest that was tried; None where none can pay.
 
         One visit each is not enough to be sure of anything, so what is not surely useless is worth a proof.
@@ -218,9 +218,9 @@ class Tuner:
         self.story.gain, self.story.best = gain(own, chosen), chosen.setting
         return chosen.setting if self.story.gain.high >= WORTH_KEEPING else None
 
-    def _pays(self, wanted: Setting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
+    def _pays(self, wanted: LoaderSetting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
         """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
-        own, other = (Tally(setting=s, noise=NOISE) for s in (visits.script, wanted))
+        own, other = (SettingStats(setting=s, noise=NOISE) for s in (visits.script, wanted))
         pairs = in_turn(own, other)
         for _ in range(rounds):
             for tally in (*next(pairs), *next(pairs)):
@@ -238,11 +238,11 @@ class Tuner:
                 return surely
         return False
 
-    def _visited(self, wanted: Setting, visits: Visits) -> Outcome:
+    def _visited(self, wanted: LoaderSetting, visits: Visits) -> Outcome:
         forbidden = self._forbidden(wanted)
         return Outcome(state=State.FAILED, why=forbidden) if forbidden else visits.measure(wanted)
 
-    def _compared(self, own: Tally, other: Tally) -> bool | None:
+    def _compared(self, own: SettingStats, other: SettingStats) -> bool | None:
         """Return whether a setting surely pays, or surely does not; None where that is not known yet."""
         own.noise = other.noise = max(NOISE, unsteadiness((own, other)))
         found = self.story.gain = gain(own, other)
@@ -252,7 +252,7 @@ class Tuner:
 
     # afterwards
 
-    def _keep(self, chosen: Setting, visits: Visits) -> None:
+    def _keep(self, chosen: LoaderSetting, visits: Visits) -> None:
         """Have the best setting serve for good, and give it up where that must be."""
         story = self.story
         visits.keep(chosen)
@@ -268,7 +268,7 @@ class Tuner:
                 story.why = self._again(chosen, visits)
         story.state = reported.LOST
 
-    def _again(self, kept: Setting, visits: Visits) -> str:
+    def _again(self, kept: LoaderSetting, visits: Visits) -> str:
         """Hold a kept setting against the script's own once more; return why it is given up, nothing if it is not."""
         before = self.story.gain
         found = Found(predicted={})
@@ -281,7 +281,7 @@ class Tuner:
         visits.keep(kept)
         return ""
 
-    def _settled(self, now: Setting) -> None:
+    def _settled(self, now: LoaderSetting) -> None:
         """Tell which settings serve from here on: findings are about the run from here on, too. Raises Over."""
         found = self._training.features()
         self.since = thin(found)

@@ -11,7 +11,7 @@ from gputune.core.hygiene import clean
 from gputune.core.sample import Reading, now
 from gputune.features import Features
 from gputune.gathering import Gatherer
-from gputune.launch.steering import FILE, Orders
+from gputune.launch.steering import FILE, OrderChannel
 from gputune.tuning import reported
 from gputune.tuning.training import Over, Training
 from gputune.tuning.tuner import Tuner
@@ -27,7 +27,7 @@ class Tuning:
     def __init__(self, rings: str, mode: str, say: Callable[[str], None], *, resumed: bool) -> None:
         self.trouble = ""
         self._training = Training()
-        self._orders = Orders(Path(rings, FILE))
+        self._orders = OrderChannel(Path(rings, FILE))
         self._tuner = Tuner(self._training, self._orders, mode, say)
         self._thread = threading.Thread(target=self._live, name="tuner", daemon=True)
         if resumed:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from gputune.core.sample import Json
 from gputune.experiment.starting import State
 from gputune.experiment.timeline import Timeline
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import Outcome
 from gputune.sweep.served import Served
-from gputune.sweep.settings import Setting
-from gputune.sweep.visiting import PATIENCE, SWITCHED, Failed, NotSteered, check, seconds, stretch
+from gputune.sweep.settings import LoaderSetting
+from gputune.sweep.visiting import PATIENCE, SWITCHED, NotSteered, VisitFailed, check, seconds, stretch
 from gputune.tuning.training import Training
 
 WHOLE_S = 6.0  # s: an epoch that is shorter is timed whole, in a training that goes on after one
@@ -25,7 +25,7 @@ SPARE_S = 30.0  # s of batches beyond a visit, until the next order must be ther
 class Visits(Served):
     """A bench in a training that goes on. Raises Over where that ends."""
 
-    def __init__(self, training: Training, orders: Orders, profile: Profile) -> None:
+    def __init__(self, training: Training, orders: OrderChannel, profile: Profile) -> None:
         super().__init__()
         self._training = training
         self._orders = orders
@@ -51,26 +51,26 @@ class Visits(Served):
         self._training.until(done)
 
     @property
-    def script(self) -> Setting:
+    def script(self) -> LoaderSetting:
         """Return the settings that the script has by itself."""
         return self._profile.script
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         """Have the loader served under a setting, and time its batches. Raises NotSteered."""
         self.met(wanted)
         timed = stretch(self._profile, wanted, whole_s=WHOLE_S if self.timeline.again(self.where) else 0.0)
         spare = math.ceil(SPARE_S / seconds(self._profile, wanted))
         try:
             rates = self.visit(self._changes(wanted), timed, timed.skip + PATIENCE * timed.longest + spare)
-        except Failed as why:
+        except VisitFailed as why:
             return Outcome(state=State.FAILED, why=str(why))
         return Outcome(state=State.OK, rates=rates)
 
-    def keep(self, wanted: Setting) -> None:
+    def keep(self, wanted: LoaderSetting) -> None:
         """Have the loader served under a setting for good. Raises NotSteered or Failed."""
         self.serve(self._changes(wanted))
 
-    def _changes(self, wanted: Setting) -> dict[str, Json]:
+    def _changes(self, wanted: LoaderSetting) -> dict[str, Json]:
         return {name: value for name, value in wanted.changes(self.script).items() if name in SWITCHED}
 
     def go_back(self) -> None:
@@ -81,6 +81,6 @@ class Visits(Served):
         """Return why the last order is not obeyed any more, "" while it is."""
         try:
             check(self.answers())
-        except (Failed, NotSteered) as why:
+        except (VisitFailed, NotSteered) as why:
             return str(why)
         return ""

@@ -21,7 +21,7 @@ from gputune.verdict.document import (
     Attached,
     CpuRow,
     DeviceLedgerRow,
-    DeviceRow,
+    DeviceTotals,
     ExperimentsRow,
     FindingRow,
     FrameRow,
@@ -41,7 +41,7 @@ from gputune.verdict.document import (
 )
 from gputune.verdict.exhaustion import ran_out
 from gputune.verdict.failing import failed, unused
-from gputune.verdict.spending import HOUR, Spending, spending
+from gputune.verdict.spending import HOUR, DeviceSpending, spending
 
 __all__ = ["Overhead", "Verdict", "build", "priced", "to_json"]
 
@@ -188,12 +188,12 @@ def _together(features: Features) -> float | None:
     return _rate(sum(p.samples for p in ranks), max((p.through for p in ranks), default=0.0))
 
 
-def _device(run: Features) -> DeviceRow:
+def _device(run: Features) -> DeviceTotals:
     devices = run.devices
     names = list(dict.fromkeys(d.name for d in devices))
     busy = _mean([d.busy for d in devices if d.busy is not None])
     coverage = min((d.coverage for d in devices), default=None)
-    return DeviceRow(
+    return DeviceTotals(
         name=", ".join(names) or None,
         busy=busy,
         count=len(devices),
@@ -378,7 +378,7 @@ def _making(processes: Sequence[Process]) -> MakingRow | None:
     return MakingRow(where=doing.where, what=doing.what, share=_short(doing.share), low=_short(low))
 
 
-def _spent(what: Spending | None) -> Spent | None:
+def _spent(what: DeviceSpending | None) -> Spent | None:
     if what is None:
         return None
     return Spent(

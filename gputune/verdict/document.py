@@ -15,7 +15,7 @@ from gputune.core.finding import Effect, Setting
 SCHEMA_VERSION: Final = 1
 
 
-class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceTotals(msgspec.Struct, frozen=True, kw_only=True):
     """The devices that the job uses, together. `busy` is a share, 0 to 1; both are null where nothing was measured.
 
     `coverage` is the share of the loop in which that device was read which was read least, and `why` the reason where
@@ -396,7 +396,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     samples_per_s: float | None
     batches: int
-    device: DeviceRow
+    device: DeviceTotals
     loaders: list[LoaderRow]
     ledger: list[LedgerRow]
     findings: list[FindingRow]

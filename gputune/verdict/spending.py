@@ -13,7 +13,7 @@ HOUR = 3600.0  # s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class DeviceSpending:
     """Of all devices together. None: not measured, or no price was given. `price` is of one device for an hour.
 
     `by` says who was found waiting: the `device` (no kernel ran on it), or where none can be read the `training` (it
@@ -40,7 +40,7 @@ class Spending:
         return None if self.price is None or self.waiting_s is None else self.price * self.waiting_s / HOUR
 
 
-def spending(run: Features, *, price: float | None = None, samples_per_s: float | None = None) -> Spending | None:
+def spending(run: Features, *, price: float | None = None, samples_per_s: float | None = None) -> DeviceSpending | None:
     """Return what was spent; None where no device was read and nothing is known of its price.
 
     Energy while waiting is the idle seconds at the power that an idle device drew. Samples per joule are those of the
@@ -55,7 +55,7 @@ def spending(run: Features, *, price: float | None = None, samples_per_s: float 
     idle = [min(d.energy, (d.idle or 0.0) * d.idle_power) for d in devices if d.energy is not None and d.idle_power]
     watts = [d.power for d in devices if d.power]
     every = len(watts) == len(devices)
-    return Spending(
+    return DeviceSpending(
         by="device",
         devices=len(devices),
         device_s=run.wall * len(devices),
@@ -67,6 +67,6 @@ def spending(run: Features, *, price: float | None = None, samples_per_s: float 
     )
 
 
-def _of_training(run: Features, price: float) -> Spending:
+def _of_training(run: Features, price: float) -> DeviceSpending:
     """Return what is known where no device can be read: how many there are is not, so the price is the machine's."""
-    return Spending(by="training", devices=1, device_s=run.wall, waiting_s=waited(run), price=price)
+    return DeviceSpending(by="training", devices=1, device_s=run.wall, waiting_s=waited(run), price=price)

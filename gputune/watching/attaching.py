@@ -22,7 +22,7 @@ from gputune.host.tree import Tree
 from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.launch.link import Started
-from gputune.launch.run import Run, Wishes
+from gputune.launch.run import WatchedRun, WatchOptions
 from gputune.watching.recorder.end import End
 from gputune.watching.recorder.life import Life
 from gputune.watching.starting import check_html, check_json
@@ -57,7 +57,7 @@ class NotPython(BadUsage):
         )
 
 
-class Shell(BadUsage):
+class IsShell(BadUsage):
     """It is a shell: whatever is typed in it next would be looked at as well, this gputune included."""
 
     def __init__(self, pid: int, name: str, pythons: Sequence[int]) -> None:
@@ -97,7 +97,7 @@ class Ourselves(BadUsage):
         )
 
 
-def attach(wishes: Wishes, seconds: float | None, troubles: Sequence[str] = ()) -> int:
+def attach(wishes: WatchOptions, seconds: float | None, troubles: Sequence[str] = ()) -> int:
     """Look at a process for `seconds` (a minute), until it ends, or until we are asked to leave; say what was found.
 
     Returns 0: its status is not ours to give. Raises GputuneError where it cannot be looked at.
@@ -108,7 +108,7 @@ def attach(wishes: Wishes, seconds: float | None, troubles: Sequence[str] = ()) 
     check(PROC, pid)
     wishes.command = command_of(PROC, pid)
     said = [*troubles, *watched_already(PROC, pid)]
-    run = Run(wishes, folder=_folder(wishes, said), rings="", troubles=said)
+    run = WatchedRun(wishes, folder=_folder(wishes, said), rings="", troubles=said)
     if wishes.all_devices:
         os.environ["GPUTUNE_ALL_DEVICES"] = "1"  # read by the NVML probe
     short = too_short(seconds) if seconds is not None and wishes.stacks else ""
@@ -135,7 +135,7 @@ def check(proc: Path, pid: int) -> None:
     name = os.path.basename(command_of(proc, pid)[0]).removeprefix("-")  # noqa: PTH119 - a word, not a path of ours
     pythons = _pythons(proc, pid)
     if name in SHELLS:
-        raise Shell(pid, name, pythons)
+        raise IsShell(pid, name, pythons)
     if not pythons:
         raise NotPython(pid, name)
     parent = _parent_of_worker(proc, pid)
@@ -226,7 +226,7 @@ def _name_of(owner: int) -> str:
         return str(owner)
 
 
-def _folder(wishes: Wishes, troubles: list[str]) -> str:
+def _folder(wishes: WatchOptions, troubles: list[str]) -> str:
     """Return the run folder, "" where nothing can be kept."""
     try:
         return folders.claimed(wishes.out) if wishes.out else folders.fresh(wishes.command)

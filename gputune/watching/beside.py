@@ -23,7 +23,7 @@ from gputune.core.isolation import own_python
 from gputune.launch import family, folders
 from gputune.launch.descriptors import say
 from gputune.launch.link import Started
-from gputune.launch.run import Run, Wishes, restored
+from gputune.launch.run import WatchedRun, WatchOptions, restored
 
 CODE = "from gputune.watching.beside import main; main()"
 LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
@@ -56,7 +56,7 @@ def late() -> Any:
     return module
 
 
-class Host:
+class RecorderActor:
     """The actor. A recording is a number, that `begin` gives."""
 
     def __init__(self) -> None:
@@ -134,8 +134,8 @@ def main() -> None:
     asked = json.loads(sys.argv[1])
     pid, rings = int(asked["pid"]), str(asked["rings"])
     family.die_with_parent(signal.SIGTERM)
-    wishes = Wishes(command_of(PROC, pid), pid=pid, quiet=True, stacks=bool(asked["stacks"]))
-    _record(Run(wishes, folder=str(asked["folder"]), rings=rings, troubles=[]), now())
+    wishes = WatchOptions(command_of(PROC, pid), pid=pid, quiet=True, stacks=bool(asked["stacks"]))
+    _record(WatchedRun(wishes, folder=str(asked["folder"]), rings=rings, troubles=[]), now())
 
 
 def join() -> None:
@@ -151,7 +151,7 @@ def join() -> None:
         say(f"gputune: the recorder failed ({type(error).__name__}: {error})\n")
 
 
-def _record(run: Run, started: int) -> None:
+def _record(run: WatchedRun, started: int) -> None:
     from gputune.watching.attaching import Leave  # noqa: PLC0415 - as above
     from gputune.watching.recorder.life import Life  # noqa: PLC0415 - as above
 

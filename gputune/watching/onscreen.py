@@ -59,8 +59,8 @@ def watch_on_screen(arguments: Sequence[str], out: str | None, command: tuple[st
 
 def _show(folder: Path) -> "Left":
     """Show it until somebody leaves; return how."""
-    from gputune.tui.showing import Wish, show  # noqa: PLC0415 - once the command has started
-    from gputune.tui.views import View  # noqa: PLC0415 - as above
+    from gputune.tui.showing import ScreenOptions, show  # noqa: PLC0415 - once the command has started
+    from gputune.tui.views import PageView  # noqa: PLC0415 - as above
 
     def feed() -> Feed:
         from gputune.feeds.local import LocalFeed  # noqa: PLC0415 - once there is a screen
@@ -68,7 +68,7 @@ def _show(folder: Path) -> "Left":
         return LocalFeed(node, find=lambda: [folder])
 
     node = os.uname().nodename
-    return show(feed, Wish(View("run", identity(folder, node))))
+    return show(feed, ScreenOptions(PageView("run", identity(folder, node))))
 
 
 def _folder(out: str | None, command: tuple[str, ...]) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
 from gputune.launch import folders
-from gputune.launch.link import Ended, Link, Plan, Started
+from gputune.launch.link import Ended, PipeEnd, Plan, Started
 from gputune.probes.loader import Foreign, Ring
 
 OVERRIDE, ONLY, RINGS = "GPUTUNE_OVERRIDE", "GPUTUNE_ONLY", "GPUTUNE_RINGS"
@@ -23,7 +23,7 @@ TIDY_S = 30.0  # s between looks for what ended processes have left: workers may
 Rules = Sequence[Mapping[str, Json]]
 
 
-def run(command: "tuple[str, ...]", rules: Rules, link: Link, *, quiet: bool) -> int:
+def run(command: "tuple[str, ...]", rules: Rules, link: PipeEnd, *, quiet: bool) -> int:
     """Have the supervisor start the command with these rules in force, and say afterwards what came of them."""
     inside = bool(os.environ.get(RINGS))  # of a watch, whose guests do it
     changes: dict[str, str | None] = {OVERRIDE: json.dumps(list(rules))}
@@ -38,7 +38,7 @@ def run(command: "tuple[str, ...]", rules: Rules, link: Link, *, quiet: bool) ->
     return follow(link, fields)
 
 
-def follow(link: Link, fields: "dict[str, object]") -> int:
+def follow(link: PipeEnd, fields: "dict[str, object]") -> int:
     """Live beside the command to its end, and say what was changed; `fields` are those of the plan."""
     rings = str(fields["rings"])
     notes: dict[str, Mapping[str, Json]] = {}

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from gputune.core.errors import BadUsage
 from gputune.launch import folders
-from gputune.launch.link import Link, Plan
-from gputune.launch.run import Run, Wishes
+from gputune.launch.link import PipeEnd, Plan
+from gputune.launch.run import WatchedRun, WatchOptions
 from gputune.launch.values import PERTURBED
 
 # Read by gputune itself, not meant for a gputune inside the command: its output would collide with ours.
@@ -21,7 +21,7 @@ SENT = ("GPUTUNE_WATCH_EXPORT", "GPUTUNE_EXPORT")
 CONSUMED = ("GPUTUNE_WATCH_OUT", "GPUTUNE_OUT", "GPUTUNE_ONLY", "GPUTUNE_STEER", "GPUTUNE_GUEST_PERTURB", *FILES, *SENT)
 
 
-def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
+def watch(wishes: WatchOptions, link: PipeEnd, troubles: "Sequence[str]" = ()) -> int:
     """Have the supervisor start the command, record it to its end, and say what was found.
 
     `troubles` are sentences to be said with it: what was wrong, and not so wrong that the command should not run.
@@ -34,7 +34,7 @@ def watch(wishes: Wishes, link: Link, troubles: "Sequence[str]" = ()) -> int:
     rings = folders.rings_or_trouble(troubles)
     steer = _channel(wishes, rings, job, troubles)
     wishes.json = _absolute(wishes.json)
-    run = Run(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
+    run = WatchedRun(wishes, folder=folder, rings=rings, troubles=troubles, job=job)
     plan = Plan(
         wishes.command,
         environment(rings, steer, perturb=wishes.perturb),
@@ -69,7 +69,7 @@ def environment(rings: str, steer: str = "", *, perturb: float = PERTURBED) -> d
     return changes
 
 
-def seat(wishes: Wishes, troubles: list[str], environ: "Mapping[str, str]" = os.environ) -> tuple[str, str]:
+def seat(wishes: WatchOptions, troubles: list[str], environ: "Mapping[str, str]" = os.environ) -> tuple[str, str]:
     """Return the folder of this watch, and that of the job where it is one of several watches; "" for none."""
     try:
         if any(name in environ for name in RANKS):
@@ -86,7 +86,7 @@ def seat(wishes: Wishes, troubles: list[str], environ: "Mapping[str, str]" = os.
         return "", ""
 
 
-def _channel(wishes: Wishes, rings: str, job: str, troubles: list[str]) -> str:
+def _channel(wishes: WatchOptions, rings: str, job: str, troubles: list[str]) -> str:
     """Make the file of orders for `--tune` and return its path; "" where there is none, and nothing is tuned then."""
     if not wishes.tune:
         return ""
@@ -96,11 +96,11 @@ def _channel(wishes: Wishes, rings: str, job: str, troubles: list[str]) -> str:
     if not why:
         from pathlib import Path  # noqa: PLC0415 - only where something is tuned
 
-        from gputune.launch.steering import FILE, Orders  # noqa: PLC0415 - as above
+        from gputune.launch.steering import FILE, OrderChannel  # noqa: PLC0415 - as above
 
         path = os.path.join(rings, FILE)
         try:
-            Orders(Path(path)).close()
+            OrderChannel(Path(path)).close()
         except OSError as error:
             why = error.strerror or str(error)
         else:

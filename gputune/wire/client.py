@@ -1,8 +1,8 @@
 """One agent as seen from elsewhere. It may be anybody's: what it answers is checked before it is believed.
 
-A call either returns what was asked for or raises `Failed`, whose state is what a screen shows of the link. A client is
-not for two threads at once. gRPC's own reconnecting is not used: it waits ever longer. After a failure the next call
-begins anew.
+A call either returns what was asked for or raises `AgentFailed`, whose state is what a screen shows of the link. A
+client is not for two threads at once. gRPC's own reconnecting is not used: it waits ever longer. After a failure the
+next call begins anew.
 """
 
 import math
@@ -34,11 +34,11 @@ from gputune.wire.messages import (
     NEWS,
     PROTOCOL,
     Ask,
+    CursorFields,
     Hello,
-    Link,
+    LinkRate,
     News,
-    Place,
-    Rows,
+    RowsHeader,
     Since,
     WhichDocument,
     WhichLink,
@@ -60,7 +60,7 @@ OPTIONS = [
 T = TypeVar("T")
 
 
-class Failed(GputuneError):  # noqa: N818 - named for what happened
+class AgentFailed(GputuneError):  # noqa: N818 - named for what happened
     """An agent did not answer, or not as one does."""
 
     def __init__(self, address: Address, state: State, why: str, *, said: bool = False) -> None:
@@ -70,7 +70,7 @@ class Failed(GputuneError):  # noqa: N818 - named for what happened
         self.said = said  # by the agent itself, which answers
 
 
-class Row(NamedTuple):
+class TickSamples(NamedTuple):
     """The samples of one tick: `t` is ns of the node's monotonic clock, `values` are by number of column."""
 
     t: int
@@ -80,12 +80,12 @@ class Row(NamedTuple):
 class Pulled(NamedTuple):
     """An answer to an `Ask`: `columns` are those declared anew, by number."""
 
-    said: Rows
+    said: RowsHeader
     columns: dict[int, tuple[Metric, str]]
-    rows: list[Row]
+    rows: list[TickSamples]
 
 
-class Far:
+class AgentClient:
     """The agent at an address. `credentials` are needed for TCP; a Unix socket is its user's own."""
 
     def __init__(self, address: Address, credentials: Credentials | None = None) -> None:
@@ -120,12 +120,12 @@ class Far:
         """Return run.json, live.json or findings.json of a run, as it is there."""
         return self._act(DOCUMENT, msgspec.json.encode(WhichDocument(run=run, name=name)))
 
-    def link(self, to: str, seconds: float) -> Link:
+    def link(self, to: str, seconds: float) -> LinkRate:
         """Return how fast the link from that agent to another one is, as it has just measured it."""
         ask = WhichLink(to=to, seconds=seconds)
-        return self._decoded(self._act(LINK, msgspec.json.encode(ask), PATIENCE_LINK), Link)
+        return self._decoded(self._act(LINK, msgspec.json.encode(ask), PATIENCE_LINK), LinkRate)
 
-    def pull(self, run: str, since: Place, only: Sequence[str] = ()) -> Pulled:
+    def pull(self, run: str, since: CursorFields, only: Sequence[str] = ()) -> Pulled:
         """Return the samples of a run after `since`. All of the answer has come, or nothing is returned."""
         ticket = flight.Ticket(msgspec.json.encode(Ask(run=run, since=since, only=tuple(only))))
         try:
@@ -133,8 +133,8 @@ class Far:
             schema = reader.schema
             if not schema.equals(ROWS) or META not in (schema.metadata or {}):
                 raise self._foreign("its samples are not like samples")
-            said = self._decoded(schema.metadata[META], Rows)
-            rows: list[Row] = []
+            said = self._decoded(schema.metadata[META], RowsHeader)
+            rows: list[TickSamples] = []
             while (batch := _next(reader)) is not None:
                 if len(rows) + batch.num_rows > min(said.rows, MOST_ROWS):
                     raise self._foreign("it sends more than it says")
@@ -144,10 +144,10 @@ class Far:
             raise self._failed(error) from None
         if len(rows) != said.rows or len(said.columns) > MOST_COLUMNS:
             self.close()
-            raise Failed(self.address, "down", "its answer was cut off")
+            raise AgentFailed(self.address, "down", "its answer was cut off")
         return Pulled(said, self._columns(said), rows)
 
-    def _columns(self, said: Rows) -> dict[int, tuple[Metric, str]]:
+    def _columns(self, said: RowsHeader) -> dict[int, tuple[Metric, str]]:
         found = {}
         for column in said.columns:
             try:
@@ -171,7 +171,7 @@ class Far:
             raise self._failed(error) from None
         if answer is None:
             self.close()
-            raise Failed(self.address, "down", "its answer was cut off")
+            raise AgentFailed(self.address, "down", "its answer was cut off")
         return bytes(data)
 
     def _decoded(self, data: bytes, kind: type[T]) -> T:
@@ -198,7 +198,7 @@ class Far:
             headers = [(b"authorization", f"Bearer {self._credentials.token}".encode())]
         return flight.FlightCallOptions(timeout=patience, headers=headers)
 
-    def _failed(self, error: Exception) -> Failed:
+    def _failed(self, error: Exception) -> AgentFailed:
         """Hang up, and find out why; who was refused asks with what lies where the credentials were, the next time."""
         self.close()
         found = self._why(error)
@@ -206,24 +206,24 @@ class Far:
             self._credentials = renewed(self._credentials)
         return found
 
-    def _why(self, error: Exception) -> Failed:
+    def _why(self, error: Exception) -> AgentFailed:
         said = str(error)
         if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
-            return Failed(self.address, "refused", "our token is not the one it wants")
+            return AgentFailed(self.address, "refused", "our token is not the one it wants")
         if isinstance(error, flight.FlightTimedOutError):
-            return Failed(self.address, "down", "did not answer in time")
+            return AgentFailed(self.address, "down", "did not answer in time")
         if isinstance(error, flight.FlightServerError):
-            return Failed(self.address, "down", f"it says: {clean(said.partition('. ')[0])}", said=True)
+            return AgentFailed(self.address, "down", f"it says: {clean(said.partition('. ')[0])}", said=True)
         if isinstance(error, flight.FlightCancelledError):  # gRPC's own word for it: we cancel nothing
-            return Failed(self.address, "foreign", TOO_MUCH)
+            return AgentFailed(self.address, "foreign", TOO_MUCH)
         if isinstance(error, flight.FlightUnavailableError | flight.FlightInternalError):
             state, why = failing.why(self.address, self._credentials)
-            return Failed(self.address, state, why)
-        return Failed(self.address, "foreign", "it does not answer as an agent does")
+            return AgentFailed(self.address, state, why)
+        return AgentFailed(self.address, "foreign", "it does not answer as an agent does")
 
-    def _foreign(self, why: str) -> Failed:
+    def _foreign(self, why: str) -> AgentFailed:
         self.close()
-        return Failed(self.address, "foreign", why)
+        return AgentFailed(self.address, "foreign", why)
 
     def _clock(self, unix: float, began: float) -> None:
         """Learn how far its clock is from ours: it was read somewhere between the question and the answer."""
@@ -263,13 +263,13 @@ def _next(reader: Any) -> Any:
     return chunk.data
 
 
-def _rows(batch: pa.RecordBatch) -> list[Row]:
+def _rows(batch: pa.RecordBatch) -> list[TickSamples]:
     found = []
     columns = (batch.column(index).to_pylist() for index in range(3))
     for t, ids, values in zip(*columns, strict=True):
         if t is None or ids is None or values is None or len(ids) != len(values) or None in ids or None in values:
             raise pa.ArrowInvalid("a row of samples is not whole")
-        found.append(Row(t, list(zip(ids, values, strict=True))))
+        found.append(TickSamples(t, list(zip(ids, values, strict=True))))
     return found
 
 

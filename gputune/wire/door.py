@@ -34,7 +34,7 @@ RATE = 64 << 10  # ... and B/s in the long run: ten times what the windows of an
 CHUNK = 64 << 10  # B moved at once
 
 
-class Taken(GputuneError):  # noqa: N818 - named for what happened
+class AgentPortTaken(GputuneError):  # noqa: N818 - named for what happened
     """Somebody listens there already."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -210,7 +210,7 @@ def _listening(host: str, port: int) -> socket.socket:
         raise BadUsage(says, hint="like `--listen 0.0.0.0:7070`") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Taken(host, port) from None
+            raise AgentPortTaken(host, port) from None
         why = clean(error.strerror or str(error))
         if error.errno == errno.EADDRNOTAVAIL:
             raise BadUsage(f"`{clean(host)}` is no address of this machine", hint="`ip addr` lists them") from None

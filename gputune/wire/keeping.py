@@ -14,9 +14,9 @@ from gputune.core.hygiene import clean
 from gputune.core.sample import Json, Metric, Reading, Sample, now
 from gputune.recording import Recording
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far, Pulled
+from gputune.wire.client import AgentClient, AgentFailed, Pulled
 from gputune.wire.credentials import Credentials
-from gputune.wire.messages import MACHINE, Place
+from gputune.wire.messages import MACHINE, CursorFields
 
 BEAT = 1.0  # s
 AGAIN = 0.5  # s to the next try after a failure, twice as long each time ...
@@ -27,12 +27,12 @@ RELAY = "it is a relay, through which no samples come: name the nodes behind it"
 
 
 @dataclass(slots=True)
-class Reader:
+class RunReader:
     """Reads one run of one agent from wherever it stopped. `missed` counts how often rows had been dropped there."""
 
-    far: Far
+    far: AgentClient
     run: str = MACHINE
-    at: Place = field(default_factory=Place)
+    at: CursorFields = field(default_factory=CursorFields)
     only: tuple[str, ...] = ()
     missed: int = 0
     rows: int = 0
@@ -59,7 +59,7 @@ def _ticks(pulled: Pulled, columns: dict[int, tuple[Metric, str]]) -> list[list[
     ]
 
 
-class Keeper(threading.Thread):
+class NodeKeeper(threading.Thread):
     """Keeps one node's recording of itself in `folder`, until it is told to end. `trouble` says what is wrong now.
 
     It ends by itself where it has met a relay.
@@ -69,7 +69,7 @@ class Keeper(threading.Thread):
         super().__init__(name="gputune-keeper", daemon=True)
         self.address = address
         self.trouble = UNASKED
-        self.reader = Reader(Far(address, credentials))
+        self.reader = RunReader(AgentClient(address, credentials))
         self._folder = folder
         self._recording: Recording | None = None
         self._over = threading.Event()
@@ -85,7 +85,7 @@ class Keeper(threading.Thread):
             began = time.monotonic()
             try:
                 self._read_on()
-            except Failed as failed:
+            except AgentFailed as failed:
                 if failed.said and self._is_relay():
                     self.trouble = RELAY
                     break
@@ -103,7 +103,7 @@ class Keeper(threading.Thread):
         """Return whether it speaks for others: it has no recording of its own, and passes on none of theirs."""
         try:
             return MACHINE not in self.reader.far.hello().runs
-        except Failed:
+        except AgentFailed:
             return False
 
     def _read_on(self) -> None:
@@ -130,9 +130,9 @@ class Keeper(threading.Thread):
             self.trouble = self._recording.broken
 
 
-def keepers(addresses: Sequence[Address], credentials: Credentials | None, folder: Path) -> list[Keeper]:
+def keepers(addresses: Sequence[Address], credentials: Credentials | None, folder: Path) -> list[NodeKeeper]:
     """Return a keeper for each node, each with a folder of its own in `folder`."""
-    return [Keeper(address, credentials, folder / _file_name(address.name)) for address in addresses]
+    return [NodeKeeper(address, credentials, folder / _file_name(address.name)) for address in addresses]
 
 
 def _file_name(name: str) -> str:

@@ -24,7 +24,7 @@ import msgspec
 from gputune.core.errors import GputuneError
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials, is_one_of
-from gputune.wire.messages import LINK_ALPN, LINK_SECONDS, LONGEST_ASK, PROTOCOL, Link
+from gputune.wire.messages import LINK_ALPN, LINK_SECONDS, LONGEST_ASK, PROTOCOL, LinkRate
 
 STREAMS = 4  # connections at once: one alone may be held back by its window, and by one CPU that encrypts
 CHUNK = 256 << 10  # B sent at once
@@ -47,7 +47,7 @@ class NoLink(GputuneError):  # noqa: N818 - named for what happened
         super().__init__(why, hint="docs/agents.md says what both agents need")
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class LinkRateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the asking end wants, with the token that lets it in."""
 
     protocol: int = PROTOCOL
@@ -56,7 +56,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 2.0
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
+class Transferred(msgspec.Struct, frozen=True, kw_only=True):
     """One end of one connection: the B that it moved in so many s.
 
     `pressed`, at the sending end: the share of that time in which it was the link that TCP waited for, None if unknown.
@@ -67,7 +67,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     pressed: float | None = None
 
 
-for _kind in (Wish, Flow):  # by one thread: see the end of messages.py
+for _kind in (LinkRateRequest, Transferred):  # by one thread: see the end of messages.py
     msgspec.json.Decoder(_kind)
 
 
@@ -75,7 +75,7 @@ def serve(stream: ssl.SSLSocket, tokens: Sequence[str]) -> None:
     """Do what one asking end wants. Raises OSError when it leaves; without one of the tokens nothing is said to it."""
     stream.settimeout(STUCK)
     try:
-        wish = msgspec.json.decode(_line(stream), type=Wish)
+        wish = msgspec.json.decode(_line(stream), type=LinkRateRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, NoLink):
         return
     if not is_one_of(wish.token.encode(errors="replace"), tokens) or wish.protocol != PROTOCOL:
@@ -96,14 +96,14 @@ def bounded(seconds: float) -> float:
     return min(most, max(least, seconds))
 
 
-def measure(address: Address, credentials: Credentials, seconds: float) -> Link:
+def measure(address: Address, credentials: Credentials, seconds: float) -> LinkRate:
     """Return how fast the link to the agent at `address` is. Raises OSError or NoLink."""
     answers = sorted(_pings(address, credentials))
     there = _together(lambda start: _pushed(address, credentials, seconds, start))
     back = _together(lambda start: _pulled(address, credentials, seconds, start))
     if not _rate(there) or not _rate(back):
         raise NoLink(f"within {seconds:.2g} s nothing came through that could be counted")
-    return Link(
+    return LinkRate(
         sent=_rate(there),
         sent_at_least=_at_least(there),
         received=_rate(back),
@@ -115,7 +115,7 @@ def measure(address: Address, credentials: Credentials, seconds: float) -> Link:
 
 
 # A connection's two ends: who counted the bytes, and who sent them (None where it did not say).
-Ends = tuple[Flow, Flow | None]
+Ends = tuple[Transferred, Transferred | None]
 
 
 def _rate(flows: Sequence[Ends]) -> float:
@@ -158,14 +158,14 @@ def _together(one: Callable[[threading.Barrier], Ends]) -> list[Ends]:
 def _pulled(address: Address, credentials: Credentials, seconds: float, start: threading.Barrier) -> Ends:
     with _opened(address, credentials) as stream:
         start.wait(STUCK)
-        _wish(stream, Wish(token=credentials.token, want="give", seconds=seconds))
+        _wish(stream, LinkRateRequest(token=credentials.token, want="give", seconds=seconds))
         return drain(stream, seconds)
 
 
 def _pushed(address: Address, credentials: Credentials, seconds: float, start: threading.Barrier) -> Ends:
     with _opened(address, credentials) as stream:
         start.wait(STUCK)
-        _wish(stream, Wish(token=credentials.token, want="take", seconds=seconds))
+        _wish(stream, LinkRateRequest(token=credentials.token, want="take", seconds=seconds))
         own = pour(stream, seconds)
         stream.settimeout(GRACE + STUCK)
         return _flow(_line(stream)), own
@@ -174,7 +174,7 @@ def _pushed(address: Address, credentials: Credentials, seconds: float, start: t
 def _pings(address: Address, credentials: Credentials) -> list[float]:
     """Return the s that answers took."""
     with _opened(address, credentials) as stream:
-        _wish(stream, Wish(token=credentials.token, want="echo"))
+        _wish(stream, LinkRateRequest(token=credentials.token, want="echo"))
         found: list[float] = []
         until = time.monotonic() + PINGING
         while not found or (len(found) < PINGS and time.monotonic() < until):
@@ -200,7 +200,7 @@ def _opened(address: Address, credentials: Credentials) -> Iterator[ssl.SSLSocke
             yield stream
 
 
-def _wish(stream: ssl.SSLSocket, wish: Wish) -> None:
+def _wish(stream: ssl.SSLSocket, wish: LinkRateRequest) -> None:
     stream.sendall(msgspec.json.encode(wish) + b"\n")
     if stream.recv(1) != ACCEPTED:
         raise NoLink("our token is not the one it wants")
@@ -212,7 +212,7 @@ def _echo(stream: ssl.SSLSocket) -> None:
         stream.sendall(data)
 
 
-class Meter:
+class ByteMeter:
     """Counts bytes in a window: from what is moved `WARM` after the first byte on, for `seconds`."""
 
     def __init__(self, stream: ssl.SSLSocket, seconds: float) -> None:
@@ -243,14 +243,14 @@ class Meter:
         return self._begins is not None and time.monotonic() > self._begins + self._seconds
 
     @property
-    def flow(self) -> Flow:
+    def flow(self) -> Transferred:
         """Return what was counted, at the end of the window."""
         passed = self._last - self._begins if self._begins is not None else 0.0
         before, after = self._times, _times(self._stream)
         pressed = None
         if before is not None and after is not None and after[0] > before[0]:
             pressed = (after[1] - before[1]) / (after[0] - before[0])
-        return Flow(moved=self._moved, seconds=passed, pressed=pressed)
+        return Transferred(moved=self._moved, seconds=passed, pressed=pressed)
 
 
 def _times(stream: ssl.SSLSocket) -> tuple[float, float] | None:
@@ -271,9 +271,9 @@ def _wait(poll: "select.poll") -> None:
         raise TimeoutError("timed out")
 
 
-def pour(stream: ssl.SSLSocket, seconds: float) -> Flow:
+def pour(stream: ssl.SSLSocket, seconds: float) -> Transferred:
     """Send for so long, then say in a line how it went, and return that."""
-    meter, poll, data = Meter(stream, seconds), select.poll(), memoryview(bytes(CHUNK))
+    meter, poll, data = ByteMeter(stream, seconds), select.poll(), memoryview(bytes(CHUNK))
     poll.register(stream, select.POLLOUT)
     stream.settimeout(0)
     begun = False  # a write that was begun has to be finished: TLS has made a record of it
@@ -293,7 +293,7 @@ def pour(stream: ssl.SSLSocket, seconds: float) -> Flow:
 
 def drain(stream: ssl.SSLSocket, seconds: float) -> Ends:
     """Count what the other end pours, and return that and how it went there; None where its line comes too late."""
-    meter, poll, buffer = Meter(stream, seconds), select.poll(), bytearray(CHUNK)
+    meter, poll, buffer = ByteMeter(stream, seconds), select.poll(), bytearray(CHUNK)
     poll.register(stream, select.POLLIN)
     stream.settimeout(0)
     until = time.monotonic() + WARM + seconds + GRACE
@@ -311,14 +311,14 @@ def drain(stream: ssl.SSLSocket, seconds: float) -> Ends:
     return meter.flow, None
 
 
-def _say(stream: ssl.SSLSocket, flow: Flow) -> None:
+def _say(stream: ssl.SSLSocket, flow: Transferred) -> None:
     stream.settimeout(GRACE)
     stream.sendall(msgspec.json.encode(flow) + b"\n")
 
 
-def _flow(line: bytes) -> Flow:
+def _flow(line: bytes) -> Transferred:
     try:
-        return msgspec.json.decode(line, type=Flow)
+        return msgspec.json.decode(line, type=Transferred)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise NoLink("its answer is not understood") from None
 

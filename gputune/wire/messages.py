@@ -18,7 +18,7 @@ LARGEST_ANSWER: Final = 8 << 20  # B in one message: a screen's news of a node w
 MOST_ROWS: Final = 1 << 16  # in one answer: a MiB of frames with one value in a row has fewer
 MOST_COLUMNS: Final = 1 << 16  # as many as 16 bits can number
 
-META: Final = b"gputune"  # key of a schema's metadata in which `Rows` lies
+META: Final = b"gputune"  # key of a schema's metadata in which `RowsHeader` lies
 HELLO, NEWS, DOCUMENT, LINK = "hello", "news", "document", "link"  # actions
 ACTIONS: Final = {
     HELLO: "who is there, and what time it is",
@@ -28,7 +28,7 @@ ACTIONS: Final = {
 }
 LINK_SECONDS: Final = (0.2, 5.0)  # s each way that a measurement may last
 LINK_ALPN: Final = "gputune-link"  # what TLS is asked for by who measures a link, in place of Flight's "h2"
-LATEST: Final = -1  # as the segment of a `Place`: begin with the newest one
+LATEST: Final = -1  # as the segment of a `CursorFields`: begin with the newest one
 DOCUMENTS: Final = frozenset({"run.json", "live.json", "findings.json"})
 
 
@@ -81,7 +81,7 @@ class WhichLink(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 2.0
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class LinkRate(msgspec.Struct, frozen=True, kw_only=True):
     """How fast a link is: B/s to the other agent and back, over `streams` connections at once, counted on arrival.
 
     `…_at_least`: one of the ends may have set that pace, and the link carries at least as much. `answer` is the median
@@ -97,7 +97,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     streams: int
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class CursorFields(msgspec.Struct, frozen=True, array_like=True):
     """How far a run's samples are known: see recording.pulling.Cursor, whose fields these are."""
 
     segment: int = 0
@@ -111,18 +111,18 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     protocol: int = PROTOCOL
     run: str
-    since: Place = Place()
+    since: CursorFields = CursorFields()
     only: tuple[str, ...] = ()
 
 
-class Column(msgspec.Struct, frozen=True, array_like=True):
+class MetricColumn(msgspec.Struct, frozen=True, array_like=True):
     """A column of the answer: its number, and its declaration as recordings keep it (recording.encoding.declared)."""
 
     id: int
     about: str
 
 
-class Rows(msgspec.Struct, frozen=True, kw_only=True):
+class RowsHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of an answer's rows, in the metadata of its schema.
 
     `anew`: forget all columns known so far. `more`: there is more to be had at once. `missed`: rows in between were
@@ -132,8 +132,8 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int
     run: str
     rows: int
-    next: Place
-    columns: tuple[Column, ...]
+    next: CursorFields
+    columns: tuple[MetricColumn, ...]
     anew: bool
     more: bool
     missed: bool
@@ -143,5 +143,5 @@ class Rows(msgspec.Struct, frozen=True, kw_only=True):
 
 # msgspec prepares a type when it is first met, and two threads that meet it first at one time bring the process down (a
 # segmentation fault, 0.22). So types that threads decode are met here, by the one thread that imports.
-for _kind in (Hello, Since, News, WhichDocument, WhichLink, Link, Ask, Rows):
+for _kind in (Hello, Since, News, WhichDocument, WhichLink, LinkRate, Ask, RowsHeader):
     msgspec.json.Decoder(_kind)

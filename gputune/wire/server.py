@@ -31,9 +31,9 @@ from gputune.wire.messages import (
     PROTOCOL,
     Ask,
     Hello,
-    Link,
+    LinkRate,
     News,
-    Rows,
+    RowsHeader,
     Since,
     WhichDocument,
     WhichLink,
@@ -58,10 +58,10 @@ class Shelf(Protocol):
     def document(self, run: str, name: str) -> bytes:
         """Return a file of a run."""
 
-    def pull(self, ask: Ask) -> tuple[pa.RecordBatch, Rows]:
+    def pull(self, ask: Ask) -> tuple[pa.RecordBatch, RowsHeader]:
         """Return the samples of a run after a cursor, and what there is to say of them."""
 
-    def link(self, ask: WhichLink) -> Link:
+    def link(self, ask: WhichLink) -> LinkRate:
         """Return how fast the link from here to another agent is. This alone takes seconds."""
 
 

@@ -16,11 +16,11 @@ from gputune.features import (
     Frame,
     Loader,
     Machine,
-    Meeting,
     Place,
     Process,
     Reads,
     Storage,
+    SyncRound,
 )
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.features.stages import Making, Pipeline, Stage
@@ -246,7 +246,7 @@ def pretend_job(
     processes = []
     for rank, own in enumerate(series):
         meetings = tuple(
-            Meeting(
+            SyncRound(
                 number=k,
                 own=own[k],
                 apart=ends[k] - own[k],

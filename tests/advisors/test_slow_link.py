@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.slow_link import advise
-from gputune.features import Features, Link
+from gputune.features import Features, PcieLink
 
-HALF = Link(generation=4, lanes=4, generation_most=4, lanes_most=16)  # 7.9 of 31.5 GB/s
-FULL = Link(generation=4, lanes=16, generation_most=4, lanes_most=16)
+HALF = PcieLink(generation=4, lanes=4, generation_most=4, lanes_most=16)  # 7.9 of 31.5 GB/s
+FULL = PcieLink(generation=4, lanes=16, generation_most=4, lanes_most=16)
 
 
 @pytest.fixture
 def linked(run, device):
     """A run of steps of 40 ms whose device computes half of the time, and so much goes over such a link (B/s)."""
 
-    def build(link: Link | None, received: float | None, *, busy: float = 0.5, **more) -> Features:
+    def build(link: PcieLink | None, received: float | None, *, busy: float = 0.5, **more) -> Features:
         card = device(busy=busy, link=link, received=received, sent=1e6)
         return run(num_workers=4, blocked=0.001, waits=(0.0,), step=0.040, devices=(card,), **more)
 
@@ -52,7 +52,7 @@ def test_what_kernels_hide_is_not_given_back(linked) -> None:
 
 
 def test_an_old_generation_counts_as_missing_lanes_do(linked) -> None:
-    old = Link(generation=1, lanes=16, generation_most=3, lanes_most=16)
+    old = PcieLink(generation=1, lanes=16, generation_most=3, lanes_most=16)
     (finding,) = advise(linked(old, 1.36e9))
     assert finding.evidence["link_busy"] == pytest.approx(0.4, rel=0.01)
 

@@ -440,12 +440,12 @@ def test_a_long_replay_says_on_a_terminal_how_far_it_has_come(kept: Path, monkey
     told = io.StringIO()
     monkeypatch.setattr(told, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", told)
-    with _progress.Progress(BEGAN, BEGAN + 100 * 1000 * MS) as progress:
+    with _progress.ReadingProgress(BEGAN, BEGAN + 100 * 1000 * MS) as progress:
         rejudge(kept, {}, way=Way(beside=progress.take, lost={}))
     assert told.getvalue().startswith("\r\x1b[Kreading the recording: 0.50 s of 100 s")
     assert told.getvalue().endswith("\r\x1b[K")
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with _progress.Progress(BEGAN, 0) as progress:
+    with _progress.ReadingProgress(BEGAN, 0) as progress:
         progress.take(readings())
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined] # a StringIO
 

@@ -16,7 +16,7 @@ import pytest
 
 from gputune.commands import sweep_loader
 from gputune.core.isolation import own_python
-from gputune.sweep.patch import Change
+from gputune.sweep.patch import Patch
 
 PATIENCE = 280.0  # s; only a hang ends here
 pytestmark = pytest.mark.timeout(300)  # starts import torch, one after the other, also on a busy machine
@@ -406,7 +406,7 @@ def test_only_a_sweep_that_came_to_its_end_changes_the_script(
     monkeypatch.setattr(sweep_loader, "_show", lambda *_, **__: None)
     monkeypatch.setattr(sweep_loader, "end_with_us", lambda: None)
     monkeypatch.setattr(sweep_loader.patch, "check", lambda: None)
-    change = Change(file=script, before="x = 1\n", after=after)
+    change = Patch(file=script, before="x = 1\n", after=after)
     monkeypatch.setattr(sweep_loader.patch, "of_outcomes", lambda _: change)
     with pytest.raises(click.Abort) if stopped else contextlib.nullcontext():
         arguments = ["--python", sys.executable, "--patch", "--apply", str(script)]

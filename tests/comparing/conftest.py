@@ -11,7 +11,7 @@ import pytest
 from gputune.core.units import NS
 from gputune.verdict.document import (
     CpuRow,
-    DeviceRow,
+    DeviceTotals,
     FindingRow,
     LedgerRow,
     LoaderRow,
@@ -70,7 +70,7 @@ def verdict(rate: float | None = 800.0, **changes: Any) -> Verdict:
         "wall_s": 60.0,
         "samples_per_s": rate,
         "batches": 900 if rate else 0,
-        "device": DeviceRow(name="NVIDIA H200", busy=0.4, count=1),
+        "device": DeviceTotals(name="NVIDIA H200", busy=0.4, count=1),
         "loaders": [loader()],
         "ledger": [
             LedgerRow(span="loader.wait", seconds=30.0, share=0.5),

@@ -8,7 +8,7 @@ import pytest
 from gputune.comparing.comparison import compare
 from gputune.comparing.sides import side
 from gputune.comparing.words import words
-from gputune.verdict.document import CpuRow, DeviceRow, LedgerRow
+from gputune.verdict.document import CpuRow, DeviceTotals, LedgerRow
 from tests.comparing.conftest import Make, finding, loader
 
 
@@ -40,7 +40,10 @@ def test_a_difference_is_one_that_the_interval_holds(run: Make, tmp_path: Path, 
 
 
 def test_what_differs_too_much_is_not_compared_unless_asked(run: Make) -> None:
-    one, two = side(str(run("a"))), side(str(run("b", 1600.0, device=DeviceRow(name="NVIDIA A100", busy=0.4, count=1))))
+    one, two = (
+        side(str(run("a"))),
+        side(str(run("b", 1600.0, device=DeviceTotals(name="NVIDIA A100", busy=0.4, count=1)))),
+    )
     found = compare(one, two, limit=0.05)
     assert (found.state, found.gate and found.gate.state) == ("not-comparable", "unknown")
     assert found.remedies == ["run both sides on the same kind and number of devices"]

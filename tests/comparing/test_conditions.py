@@ -6,7 +6,7 @@ import pytest
 
 from gputune.comparing.conditions import conditions
 from gputune.comparing.sides import side
-from gputune.verdict.document import CpuRow, DeviceRow, Settings, TriedRow, Tuned
+from gputune.verdict.document import CpuRow, DeviceTotals, Settings, TriedRow, Tuned
 from tests.comparing.conftest import Make, rank
 
 OWN = Settings(num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False)
@@ -27,8 +27,13 @@ def test_nothing_differs_between_equal_runs(run: Make) -> None:
     ("other", "what", "a", "b"),
     [
         ({"command": ["python", "eval.py"]}, "script", "train", "eval"),
-        ({"device": DeviceRow(name="NVIDIA A100", busy=0.4, count=1)}, "device", "1 x NVIDIA H200", "1 x NVIDIA A100"),
-        ({"device": DeviceRow(name=None, busy=None)}, "device", "1 x NVIDIA H200", "none"),
+        (
+            {"device": DeviceTotals(name="NVIDIA A100", busy=0.4, count=1)},
+            "device",
+            "1 x NVIDIA H200",
+            "1 x NVIDIA A100",
+        ),
+        ({"device": DeviceTotals(name=None, busy=None)}, "device", "1 x NVIDIA H200", "none"),
         ({"cpu": CpuRow(allowed=2.0, job=1.0, others=0.0)}, "CPUs", "8", "2"),
         ({"processes": [rank(0), rank(1)]}, "ranks", "1", "2"),
         ({"processes": [rank(0, world=4)]}, "ranks", "1", "1 of 4"),

@@ -9,7 +9,7 @@ import pytest
 
 from gputune.core.sample import Target
 from gputune.experiment import living
-from gputune.experiment.living import Live, StartPlan
+from gputune.experiment.living import LiveStart, StartPlan
 from gputune.launch import folders
 
 DEADLINE = 60.0  # s; only a hang ends here
@@ -43,7 +43,7 @@ subprocess.run([sys.executable, "-c", score])
 
 def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> None:
     plan = StartPlan(command=(sys.executable, "-c", DEAF), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
-    live = Live(plan, "start")
+    live = LiveStart(plan, "start")
     try:
         while b"deaf" not in live.log.read_bytes() and live.seconds < DEADLINE:
             assert live.beat(), live.log.read_text()
@@ -58,7 +58,7 @@ def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> N
 
 def test_where_memory_is_over_a_trial_and_what_it_has_started_go_first(tmp_path: Path) -> None:
     plan = StartPlan(command=(sys.executable, "-c", TELLING), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
-    live = Live(plan, "start")
+    live = LiveStart(plan, "start")
     try:
         while live.beat() and live.seconds < DEADLINE:
             pass
@@ -77,7 +77,7 @@ def _state(pid: int) -> str:
 
 def test_what_a_forked_process_shares_is_not_lost(tmp_path: Path) -> None:
     plan = StartPlan(command=(sys.executable, "-c", FORKING), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
-    live = Live(plan, "start")
+    live = LiveStart(plan, "start")
     try:
         while not live.log.read_bytes().startswith(b"forked") and live.seconds < DEADLINE:
             assert live.beat(), live.log.read_text()
@@ -106,7 +106,7 @@ def test_what_is_broken_off_as_it_begins_leaves_nothing_behind(tmp_path: Path, m
     monkeypatch.setattr(living, "Ticker", ctrl_c)
     code = "import signal; signal.pause()"
     with pytest.raises(KeyboardInterrupt):
-        Live(
+        LiveStart(
             StartPlan(command=(sys.executable, "-c", code), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE),
             "start",
         )
@@ -132,7 +132,7 @@ def test_a_script_that_has_not_come_to_a_batch_yet_ends_by_its_own_doors_as_well
     (tmp_path / "train.py").write_text(LOADING)
     script = (sys.executable, "train.py")
     command = ("sh", "-c", f"{sys.executable} train.py; exit $?") if shell else script
-    live = Live(StartPlan(command=command, cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE), "start")
+    live = LiveStart(StartPlan(command=command, cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE), "start")
     try:
         while b"loading" not in live.log.read_bytes() and live.seconds < DEADLINE:
             assert live.beat(), live.log.read_text()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gputune.core.errors import BadUsage, GputuneError
-from gputune.exporters import Wish
+from gputune.exporters import ExportRequest
 from gputune.exporters import csv as exporter
 from gputune.recording import Recording, load
 
@@ -20,7 +20,7 @@ Rows = list[dict[str, str]]
 
 
 def exported(folder: Path, **wish: Any) -> dict[str, Rows]:
-    sent = exporter.export(Wish(run=folder, typed=str(folder), say=print, **wish))
+    sent = exporter.export(ExportRequest(run=folder, typed=str(folder), say=print, **wish))
     assert sent.lost == {}
     return {file.stem: list(csv.DictReader(file.open())) for file in sorted(Path(sent.where).glob("*.csv"))}
 
@@ -82,7 +82,7 @@ def test_a_stretch_leaves_nothing_of_the_one_before(run: Callable[..., Path]) ->
 def test_an_archive_holds_the_same(run: Callable[..., Path], tmp_path: Path) -> None:
     folder = run(5)
     plain = exported(folder)
-    exporter.export(Wish(run=folder, typed="run", say=print, out=tmp_path / "tables.zip"))
+    exporter.export(ExportRequest(run=folder, typed="run", say=print, out=tmp_path / "tables.zip"))
     with zipfile.ZipFile(tmp_path / "tables.zip") as archive:
         names = {name.removesuffix(".csv") for name in archive.namelist()}
         assert names == plain.keys()
@@ -101,7 +101,7 @@ def test_what_is_in_a_folder_stays(run: Callable[..., Path], tmp_path: Path) -> 
     mine.mkdir()
     (mine / "samples.csv").write_text("mine")
     with pytest.raises(BadUsage, match="is not empty"):
-        exporter.export(Wish(run=run(1), typed="run", say=print, out=mine))
+        exporter.export(ExportRequest(run=run(1), typed="run", say=print, out=mine))
     assert (mine / "samples.csv").read_text() == "mine"
 
 
@@ -110,7 +110,7 @@ def test_no_link_in_a_run_folder_is_followed(run: Callable[..., Path], tmp_path:
     (tmp_path / "elsewhere").mkdir()
     (folder / "csv").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BadUsage, match="is a link"):
-        exporter.export(Wish(run=folder, typed="run", say=print))
+        exporter.export(ExportRequest(run=folder, typed="run", say=print))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_is_said(run: Callable[..., Path]) -> No
     folder = run(1)
     folder.chmod(0o500)
     with pytest.raises(GputuneError, match="cannot be written"):
-        exporter.export(Wish(run=folder, typed="run", say=print))
+        exporter.export(ExportRequest(run=folder, typed="run", say=print))
 
 
 def test_files_are_this_user_s_alone(run: Callable[..., Path]) -> None:

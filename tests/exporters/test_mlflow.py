@@ -9,7 +9,7 @@ import pytest
 
 from gputune import exporters
 from gputune.core.errors import GputuneError
-from gputune.exporters import Wish
+from gputune.exporters import ExportRequest
 from gputune.verdict.document import Verdict
 
 mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: `pip install mlflow-skinny`")
@@ -53,7 +53,7 @@ def test_without_a_run_of_the_script_one_of_the_run_s_name_is_made(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", str(tmp_path / "mlruns"))
     folder, verdict = judged()
     (folder / "report.html").write_text("<p>page")
-    sent = exporters.export("mlflow", Wish(run=folder, typed="run", say=print))
+    sent = exporters.export("mlflow", ExportRequest(run=folder, typed="run", say=print))
     found = client(tmp_path / "mlruns").get_run(sent.where)
     assert found.info.run_name == "run"
     assert found.info.status == "FINISHED"
@@ -72,11 +72,11 @@ def test_a_run_that_is_gone_and_a_server_that_is_not_there_are_said(judged: Judg
     (tmp_path / "mlruns").mkdir()
     folder, _ = judged({"n": "tracker", "kind": "mlflow", "id": "f" * 32, "address": str(tmp_path / "mlruns")})
     with pytest.raises(GputuneError, match=r"mlflow was not told: Run 'f+' not found"):
-        exporters.export("mlflow", Wish(run=folder, typed="run", say=print))
+        exporters.export("mlflow", ExportRequest(run=folder, typed="run", say=print))
     nobody = {"n": "tracker", "kind": "mlflow", "id": "f" * 32, "address": "http://127.0.0.1:9"}
     folder, _ = judged(nobody, name="other")
     with pytest.raises(GputuneError, match="mlflow was not told: API request"):
-        exporters.export("mlflow", Wish(run=folder, typed="run", say=print, own=True))
+        exporters.export("mlflow", ExportRequest(run=folder, typed="run", say=print, own=True))
 
 
 def test_a_server_that_a_run_folder_names_is_not_asked_unless_the_user_names_it_too(
@@ -85,8 +85,8 @@ def test_a_server_that_a_run_folder_names_is_not_asked_unless_the_user_names_it_
     note = {"n": "tracker", "kind": "mlflow", "id": "f" * 32, "address": "http://127.0.0.1:9"}
     folder, _ = judged(note)
     with pytest.raises(GputuneError, match=r"the script's run of mlflow is at `http://127.0.0.1:9`") as refused:
-        exporters.export("mlflow", Wish(run=folder, typed="run", say=print))
+        exporters.export("mlflow", ExportRequest(run=folder, typed="run", say=print))
     assert "`MLFLOW_TRACKING_URI=http://127.0.0.1:9 gputune export run --to mlflow`" in refused.value.hint
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     with pytest.raises(GputuneError, match="mlflow was not told: API request"):
-        exporters.export("mlflow", Wish(run=folder, typed="run", say=print))
+        exporters.export("mlflow", ExportRequest(run=folder, typed="run", say=print))

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from gputune.core.sample import Sample
-from gputune.exporters import Wish, perfetto
+from gputune.exporters import ExportRequest, perfetto
 from gputune.recording import Recording, load
 from tests.exporters.conftest import BEGAN, EVERY, MS, POWER, batch
 
@@ -27,7 +27,9 @@ def events(file: Path) -> Events:
 
 
 def exported(folder: Path, said: list[str] | None = None, **wish: Any) -> Events:
-    sent = perfetto.export(Wish(run=folder, typed=str(folder), say=([] if said is None else said).append, **wish))
+    sent = perfetto.export(
+        ExportRequest(run=folder, typed=str(folder), say=([] if said is None else said).append, **wish)
+    )
     assert sent.lost == {}
     return events(folder / "perfetto.json.gz")
 
@@ -152,7 +154,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_there(run: Callable[..., Path],
     folder = run(5)
     file = next((folder / damage).iterdir())
     file.write_bytes(file.read_bytes()[:-40])
-    sent = perfetto.export(Wish(run=folder, typed="run", say=print))
+    sent = perfetto.export(ExportRequest(run=folder, typed="run", say=print))
     assert list(sent.lost) == [f"{damage}/{file.name}"]
     assert [e for e in events(folder / "perfetto.json.gz") if e["name"] == "fetch"]
 

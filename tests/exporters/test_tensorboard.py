@@ -9,7 +9,7 @@ import pytest
 
 from gputune import exporters
 from gputune.core.errors import GputuneError
-from gputune.exporters import Wish
+from gputune.exporters import ExportRequest
 from gputune.verdict.document import Verdict
 
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
@@ -48,7 +48,7 @@ def test_without_a_folder_of_the_script_it_is_one_of_the_run_s_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder, verdict = judged()
-    sent = exporters.export("tensorboard", Wish(run=folder, typed="run", say=print))
+    sent = exporters.export("tensorboard", ExportRequest(run=folder, typed="run", say=print))
     assert sent.where == "runs/run"
     found = texts(tmp_path / "runs" / "run")
     assert found["gputune/says"] == verdict.findings[0].says
@@ -62,7 +62,7 @@ def test_without_a_folder_of_the_script_it_is_one_of_the_run_s_name(
 
 def test_where_it_is_to_go_may_be_said(judged: Judged, tmp_path: Path) -> None:
     folder, _ = judged({"n": "tracker", "kind": "tensorboard", "id": "x", "folder": str(tmp_path / "theirs")})
-    exporters.export("tensorboard", Wish(run=folder, typed="run", say=print, out=tmp_path / "said"))
+    exporters.export("tensorboard", ExportRequest(run=folder, typed="run", say=print, out=tmp_path / "said"))
     assert (tmp_path / "said").is_dir()
     assert not (tmp_path / "theirs").exists()
 
@@ -70,19 +70,19 @@ def test_where_it_is_to_go_may_be_said(judged: Judged, tmp_path: Path) -> None:
 def test_a_folder_that_somebody_else_has_named_is_not_written(judged: Judged, tmp_path: Path) -> None:
     folder, _ = judged({"n": "tracker", "kind": "tensorboard", "id": "x", "folder": str(tmp_path / "nowhere")})
     with pytest.raises(GputuneError, match="is not there, or not yours"):
-        exporters.export("tensorboard", Wish(run=folder, typed="run", say=print))
+        exporters.export("tensorboard", ExportRequest(run=folder, typed="run", say=print))
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_neither_torch_nor_tensorflow_is_imported() -> None:
     code = (
         "import sys; sys.modules['torch'] = sys.modules['tensorflow'] = None\n"
-        "from gputune.exporters import tensorboard\nfrom gputune.exporters._told import Told\n"
+        "from gputune.exporters import tensorboard\nfrom gputune.exporters._told import ExportedVerdict\n"
         "from pathlib import Path\nimport msgspec\nfrom gputune.verdict.document import Verdict\n"
         "v = msgspec.convert({'command': [], 'exit_code': 0, 'wall_s': 1.0, 'samples_per_s': 2.0, 'batches': 1,"
         " 'device': {'name': None, 'busy': None}, 'loaders': [], 'ledger': [], 'findings': [],"
         " 'overhead': {}, 'unavailable': []}, Verdict)\n"
-        "tensorboard._write(sys.argv[1], Told(v, b'{}', None))"
+        "tensorboard._write(sys.argv[1], ExportedVerdict(v, b'{}', None))"
     )
     import tempfile
 

@@ -10,7 +10,7 @@ import pytest
 
 from gputune import exporters
 from gputune.core.errors import GputuneError
-from gputune.exporters import Wish
+from gputune.exporters import ExportRequest
 from gputune.verdict.document import Verdict
 
 pytest.importorskip("wandb", reason="wandb is not installed")
@@ -75,7 +75,7 @@ def test_without_a_run_of_the_script_one_of_the_run_s_name_is_made(
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder, verdict = judged()
     (folder / "report.html").write_text("<p>page")
-    sent = exporters.export("wandb", Wish(run=folder, typed="run", say=print))
+    sent = exporters.export("wandb", ExportRequest(run=folder, typed="run", say=print))
     made = Path(sent.where)
     (run,) = of(made, "run")
     assert (run.display_name, run.project) == ("run", "gputune")
@@ -93,7 +93,7 @@ def test_a_server_that_is_not_there_is_said(judged: Judged, monkeypatch: pytest.
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     folder, _ = judged({"n": "tracker", "kind": "wandb", "id": "abc123", "project": "mine", "offline": False})
     with pytest.raises(GputuneError, match="wandb was not told: "):
-        exporters.export("wandb", Wish(run=folder, typed="run", say=print))
+        exporters.export("wandb", ExportRequest(run=folder, typed="run", say=print))
 
 
 def test_a_server_that_a_run_folder_names_gets_no_key(judged: Judged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,4 +108,4 @@ def test_a_server_that_a_run_folder_names_gets_no_key(judged: Judged, monkeypatc
     }
     folder, _ = judged(note)
     with pytest.raises(GputuneError, match=r"the script's run of wandb is at `http://127.0.0.1:9`"):
-        exporters.export("wandb", Wish(run=folder, typed="run", say=print))
+        exporters.export("wandb", ExportRequest(run=folder, typed="run", say=print))

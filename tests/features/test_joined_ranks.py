@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import Device, Features, Machine, Meeting, Process
-from gputune.features.joined_ranks import Part, decode, encode, joined
+from gputune.features import Device, Features, Machine, Process, SyncRound
+from gputune.features.joined_ranks import WatchShare, decode, encode, joined
 
 
-def part(rank: int, *, host: str = "a", cpus: float = 8, others: float = 1.0, exit_code: int = 0) -> Part:
+def part(rank: int, *, host: str = "a", cpus: float = 8, others: float = 1.0, exit_code: int = 0) -> WatchShare:
     """One rank that uses one core, on a machine of eight."""
     process = Process(
         pid=100 + rank, rank=rank, wall=10.0 + rank, ledger={"step": 10.0}, inclusive={}, loop=9.0,
-        batches=90, samples=900, optimizer_steps=90, meetings=(Meeting(number=1, own=0.1, apart=0.01),),
+        batches=90, samples=900, optimizer_steps=90, meetings=(SyncRound(number=1, own=0.1, apart=0.01),),
     )  # fmt: skip
     sibling = 101 if rank == 0 else 100
     device = Device(index="0", name="Card", others={sibling: 0.5, 9: 0.1})
@@ -21,7 +21,7 @@ def part(rank: int, *, host: str = "a", cpus: float = 8, others: float = 1.0, ex
         command=("train",), wall=10.0 + rank, machine=machine, processes=(process,), devices=(device,),
         exit_code=exit_code, unavailable={"nvml": "none"}, dropped=1,
     )  # fmt: skip
-    return Part(host=host, features=features)
+    return WatchShare(host=host, features=features)
 
 
 def test_a_part_survives_its_file() -> None:

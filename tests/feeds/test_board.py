@@ -95,7 +95,7 @@ def test_every_field_of_a_device_is_known_for_as_long_as_nvml_is_asked_for_it(si
     simgpu()
     script = (
         "import pynvml, gputune.nvml.fields as f, json; pynvml.nvmlInit();"
-        "c = f.Card(0, pynvml.nvmlDeviceGetHandleByIndex(0), 'x', '', 0, False);"
+        "c = f.DeviceFields(0, pynvml.nvmlDeviceGetHandleByIndex(0), 'x', '', 0, False);"
         "read = lambda field: [name for name, _ in field.read(c)];"
         "print(json.dumps({n: max(field.beat, f.CONSTANT if n in {'gpu.memory.total', 'gpu.memory.reserved'} else 0)"
         " for field in f.FIELDS for n in read(field)}))"

@@ -158,7 +158,7 @@ def test_processes_that_share_a_device_are_rows_now_and_when_they_have_ended(rec
     run = OneRun(folder, "m8")
     assert looked(run).procs == ()
     row = packs.Proc(index=0, pid=7, samples_per_s=8.0, state="running", recent=9.0)
-    document = packs.Pack(schema_version=1, procs=[row], phase="alone")
+    document = packs.ShareDocument(schema_version=1, procs=[row], phase="alone")
     (folder / packs.FILE).write_bytes(msgspec.json.encode(document))
     live = looked(run)
     assert [(one.pid, one.rate) for one in live.procs] == [(7, 9.0)]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gputune.feeds import packs
-from gputune.feeds.packs import Pack, Proc
+from gputune.feeds.packs import Proc, ShareDocument
 
 RUNNING = Proc(
     index=0, pid=100, exit_code=None, log="/elsewhere/process0.log", samples_per_s=80.0, state="running",
@@ -16,10 +16,10 @@ ENDED = Proc(index=1, pid=101, exit_code=-9, log="process1.log", samples_per_s=7
 WAITING = Proc(index=2, pid=0, exit_code=None, log="", samples_per_s=None, state="waiting")
 
 
-def packed(**changes: object) -> Pack:
+def packed(**changes: object) -> ShareDocument:
     """Return the document of three processes."""
     facts: dict[str, object] = {"schema_version": 1, "procs": [RUNNING, ENDED, WAITING]}
-    return Pack(**{**facts, **changes})  # type: ignore[arg-type] # a test names the field it is about
+    return ShareDocument(**{**facts, **changes})  # type: ignore[arg-type] # a test names the field it is about
 
 
 def test_while_they_run_the_last_seconds_count() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gputune.core.units import NS
 from gputune.features import Device, Features, Machine, Process
-from gputune.gathering.gates import LOOKS, Look, Starving, below
+from gputune.gathering.gates import LOOKS, Starving, WaitTotals, below
 
 
 def held(
@@ -16,7 +16,7 @@ def held(
         waited += wait
         if busy is not None:
             worked, known = worked + busy[t - 1], known + 1
-        found.append(gate.look(Look(t * NS, processes, waited, worked, known)))
+        found.append(gate.look(WaitTotals(t * NS, processes, waited, worked, known)))
     return found
 
 
@@ -48,22 +48,22 @@ def test_nobody_starves_before_a_training_is_there() -> None:
 def test_another_set_of_processes_begins_anew() -> None:
     gate = Starving(3)
     for t in range(1, 4):
-        assert not gate.look(Look(t * NS, frozenset({0}), float(t)))
-    assert not gate.look(Look(4 * NS, frozenset({0, 1}), 4.0))
-    assert not gate.look(Look(6 * NS, frozenset({0, 1}), 6.0))
-    assert gate.look(Look(7 * NS, frozenset({0, 1}), 7.0))
+        assert not gate.look(WaitTotals(t * NS, frozenset({0}), float(t)))
+    assert not gate.look(WaitTotals(4 * NS, frozenset({0, 1}), 4.0))
+    assert not gate.look(WaitTotals(6 * NS, frozenset({0, 1}), 6.0))
+    assert gate.look(WaitTotals(7 * NS, frozenset({0, 1}), 7.0))
 
 
 def test_a_training_that_was_stopped_begins_anew() -> None:
     gate = Starving(3)
-    gate.look(Look(NS, frozenset({0}), 1.0))
+    gate.look(WaitTotals(NS, frozenset({0}), 1.0))
     gate.reset()
-    assert not gate.look(Look(5 * NS, frozenset({0}), 5.0))
+    assert not gate.look(WaitTotals(5 * NS, frozenset({0}), 5.0))
 
 
 def test_a_long_window_takes_little_memory() -> None:
     gate = Starving(3600)
-    found = [gate.look(Look(t * NS, frozenset({0}), 0.9 * t)) for t in range(1, 4000)]
+    found = [gate.look(WaitTotals(t * NS, frozenset({0}), 0.9 * t)) for t in range(1, 4000)]
     assert len(gate._looks) <= 1.1 * LOOKS
     assert not any(found[:3599])
     assert found[-1]

@@ -4,17 +4,17 @@ import pytest
 
 from gputune.core.sample import Metric, Sample
 from gputune.core.units import NS
-from gputune.features import Link
-from gputune.gathering.host import Host
+from gputune.features import PcieLink
+from gputune.gathering.host import HostMeans
 
 
-def read(host: Host, name: str, t: int, value: float, instance: str = "") -> None:
+def read(host: HostMeans, name: str, t: int, value: float, instance: str = "") -> None:
     host.take(Sample(Metric(name, "1", "A pretended metric."), t, value, instance))
 
 
 @pytest.fixture
-def host() -> Host:
-    return Host()
+def host() -> HostMeans:
+    return HostMeans()
 
 
 def test_what_was_never_read_is_unknown(host) -> None:
@@ -119,7 +119,7 @@ def test_the_link_is_the_best_that_was_seen_while_the_device_worked(host) -> Non
         for name, value in (("gen", gen), ("width", 8), ("gen.max", 5), ("width.max", 16)):
             read(host, f"gpu.pcie.{name}", t, value, "0")
     (device,) = host.devices()
-    assert device.link == Link(generation=3, lanes=8, generation_most=5, lanes_most=16)
+    assert device.link == PcieLink(generation=3, lanes=8, generation_most=5, lanes_most=16)
 
 
 def test_a_link_that_was_only_read_while_the_device_idled_is_unknown(host) -> None:
@@ -201,7 +201,7 @@ def test_the_power_limit_and_the_default_one_are_known_though_they_are_read_befo
     assert (device.power_limit, device.power_default) == (400.0, 700.0)
 
 
-def watched(host: Host, *, until: float, loop: float = 100.0) -> float:
+def watched(host: HostMeans, *, until: float, loop: float = 100.0) -> float:
     """A loop of so many seconds, whose device was read each second until then. Returns how much of it was covered."""
     host.loop(10 * NS, 11 * NS)
     for second in range(11, 10 + int(until)):

@@ -31,12 +31,12 @@ def test_a_build_of_the_hooks_is_found_by_its_name(tmp_path: Path) -> None:
 def test_doctor_says_which_parts_run_in_python_and_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "hooks_are_built", lambda: False)
     monkeypatch.setattr(native, "unbuilt", lambda: ["rows"])
-    (row,) = checks.compiled(checks.Place())
+    (row,) = checks.compiled(checks.Roots())
     assert (row.state, row.says) == ("limited", "hooks, rows run in Python, and cost more than in C")
     assert "C compiler" in row.fix
     monkeypatch.setattr(native, "hooks_are_built", lambda: True)
     monkeypatch.setattr(native, "unbuilt", list)
-    (row,) = checks.compiled(checks.Place())
+    (row,) = checks.compiled(checks.Roots())
     assert row.state == "ok"
 
 

@@ -6,7 +6,7 @@ from gputune.core.events import DIRECT, INLINE, Kind
 from gputune.core.mounts import Mount
 from gputune.core.sample import Note
 from gputune.features import Filing, Variety
-from gputune.gathering.storage import Rate
+from gputune.gathering.storage import GrowthRate
 
 MS = 1_000_000
 
@@ -177,7 +177,7 @@ def test_mounts_are_kept_in_their_order_once(story) -> None:
 
 
 def test_a_pace_leaves_out_readings_that_come_too_soon() -> None:
-    rate = Rate()
+    rate = GrowthRate()
     for t, value in ((0, 0.0), (1000 * MS, 100.0), (1001 * MS, 200.0), (2000 * MS, 250.0)):
         rate.add(t, value)
     assert rate.best == pytest.approx(150.0)

@@ -5,12 +5,12 @@ import random
 import pytest
 
 from gputune.features import Trend
-from gputune.gathering.trend import KEPT, Series
+from gputune.gathering.trend import KEPT, AmountSeries
 
 
 def trend(values: list[float], since: float = 0.0) -> Trend | None:
     """Return the trend of these readings, one a second."""
-    series = Series()
+    series = AmountSeries()
     for at, value in enumerate(values):
         series.add(float(at), value)
     return series.trend(since, float(len(values)))
@@ -51,7 +51,7 @@ def test_only_the_time_that_was_asked_for_counts() -> None:
 
 
 def test_a_long_run_is_kept_thinned_and_whole() -> None:
-    series = Series()
+    series = AmountSeries()
     for at in range(20_000):
         series.add(float(at), 2.0 * at)
     found = series.trend(0.0, 20_000.0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputune.core.events import LONE, Kind, Record
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 from tests.guest.conftest import Watched
 
 CODE = """
@@ -156,7 +156,7 @@ for batch, _, _ in zip(one, two, range(25)): step(*batch)
 def test_a_training_that_is_steered_meanwhile_gets_the_same_samples(
     watched: Callable[..., Any], tmp_path: Path
 ) -> None:
-    Orders(tmp_path / "steer").close()
+    OrderChannel(tmp_path / "steer").close()
     code = f"""{CODE}
 from pathlib import Path
 from gputune.launch.steering import Orders

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 from tests.guest.conftest import GUEST
 from tests.guest.exiting import FAILURES, IMPORTABLE, SERVER, TF, TF_FAILURES, TORCH, cases, matrix, of_tensorflow
 
@@ -28,7 +28,7 @@ EVERY = {"GPUTUNE_GUEST_SYNC": "1"}  # as where torch is built for a device
 
 def tuned(folder: Path) -> dict[str, str]:
     """Return the environment of a training that `watch --tune` has told to use other settings."""
-    orders = Orders(folder / "steer")
+    orders = OrderChannel(folder / "steer")
     orders.send({"do": "serve", "set": {"num_workers": 3, "prefetch_factor": 3}, "batches": None})
     orders.close()
     return {"GPUTUNE_STEER": str(folder / "steer")}
@@ -37,7 +37,7 @@ def tuned(folder: Path) -> dict[str, str]:
 def trial(folder: Path) -> dict[str, str]:
     """Return the environment of a trial of `sweep-loader`."""
     asked = {"batches": 10**6, "writes": str(folder / "writes"), "files": str(folder / "files")}
-    Orders(folder / "steer").close()
+    OrderChannel(folder / "steer").close()
     return {"GPUTUNE_TRIAL": json.dumps(asked), "GPUTUNE_STEER": str(folder / "steer")}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gputune.core.sample import Note, Stack, Target
-from gputune.host.asking import Asking
+from gputune.host.asking import GuestQuery
 from gputune.probes import stacks
 
 LOOP = """
@@ -40,7 +40,7 @@ class Recorder:
     """Asks each training, and says to it that it is enough once so many stacks were told."""
 
     def __init__(self, rings: Path, many: int) -> None:
-        self._asking, self._file = Asking(rings), rings.parent / "enough"
+        self._asking, self._file = GuestQuery(rings), rings.parent / "enough"
         self.enough: Callable[[list[Stack]], bool] = lambda found: len(found) >= many
         self.found: list[Stack] = []
 

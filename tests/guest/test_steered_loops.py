@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 
 HEAD = """
 import os, random, sys, time, torch
@@ -137,7 +137,7 @@ Watched = Callable[..., Any]
 
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=list(LOOPS))
 def test_a_tuned_loop_is_an_untouched_one(watched: Watched, tmp_path: Path, loop: str) -> None:
-    Orders(tmp_path / "steer").close()
+    OrderChannel(tmp_path / "steer").close()
     body = "".join(f"    {line}\n" for line in loop.splitlines())
     code = f"""
 def run():

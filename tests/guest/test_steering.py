@@ -12,7 +12,7 @@ import pytest
 
 from gputune.core.events import END, FAILED, Kind
 from gputune.core.sample import Note
-from gputune.launch.steering import HEADER, Orders
+from gputune.launch.steering import HEADER, OrderChannel
 
 HEAD = """
 import json, os, random, signal, sys, time, numpy, torch
@@ -74,7 +74,7 @@ Watched = Callable[..., Any]
 @pytest.fixture
 def steered(tmp_path: Path) -> dict[str, str]:
     path = tmp_path / "steer"
-    Orders(path).close()
+    OrderChannel(path).close()
     return {"GPUTUNE_STEER": str(path)}
 
 
@@ -630,10 +630,10 @@ print([batch for batch in DataLoader([1, 2, 3], 2, collate_fn=list)])
 
 def test_orders_are_numbered_on_by_who_takes_over_and_a_long_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "steer"
-    first = Orders(path)
+    first = OrderChannel(path)
     assert [first.send({"do": "end"}) for _ in range(3)] == [1, 2, 3]
     first.close()
-    second = Orders(path)
+    second = OrderChannel(path)
     assert second.send({"do": "end"}) == 4
     with pytest.raises(ValueError, match="too long"):
         second.send({"do": "x" * 4096})

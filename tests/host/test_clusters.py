@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from gputune.host import clusters
-from gputune.host.clusters import BadAddress, Node, NoRay
+from gputune.host.clusters import BadAddress, NoRay, RayNode
 
 
 @pytest.mark.parametrize("address", ["", "here", "host:", "host:0", "host:99999", "a b:6379", "http://host:1"])
@@ -50,7 +50,7 @@ def test_nodes_with_devices_come_first_and_dead_ones_not_at_all() -> None:
         nodes=lambda: [told("a", CPU=64.0), told("b", CPU=8.0, GPU=2.0, **kind), told("c", alive=False, CPU=99.0)]
     )
     first, second = clusters.nodes(ray)
-    assert first == Node(id="id-b", name="b", cpus=8.0, gpus=2.0, kind="H100")
+    assert first == RayNode(id="id-b", name="b", cpus=8.0, gpus=2.0, kind="H100")
     assert (second.name, second.gpus, second.kind) == ("a", 0.0, "")
     assert not first.is_like(second)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputune.host.procfs import (
-    Kept,
+    OpenProcFile,
     affinity,
     children_of,
     cpu_list,
@@ -52,7 +52,7 @@ def test_a_start_time_lies_on_the_monotonic_clock() -> None:
 
 def test_a_kept_file_of_an_ended_process_says_so() -> None:
     child = subprocess.Popen(["sleep", "30"])
-    file = Kept(f"/proc/{child.pid}/stat")
+    file = OpenProcFile(f"/proc/{child.pid}/stat")
     child.kill()
     child.wait()
     with pytest.raises(ProcessLookupError):

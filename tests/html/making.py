@@ -18,7 +18,7 @@ from gputune.verdict.building import build, to_json
 from gputune.verdict.document import (
     Attached,
     DeviceLedgerRow,
-    DeviceRow,
+    DeviceTotals,
     FindingRow,
     LackingRow,
     LedgerRow,
@@ -164,7 +164,7 @@ def verdict(*findings: FindingRow, **changes: Any) -> Verdict:
         "wall_s": 30.0,
         "samples_per_s": 320.0,
         "batches": 600,
-        "device": DeviceRow(name="NVIDIA H200", busy=0.41, count=1, coverage=1.0),
+        "device": DeviceTotals(name="NVIDIA H200", busy=0.41, count=1, coverage=1.0),
         "loaders": [
             LoaderRow(
                 where="train.py:3", num_workers=1, prefetch_factor=2, pin_memory=False, persistent_workers=False,

@@ -21,7 +21,7 @@ from gputune.recording.about import sealed
 from gputune.report import attached, following, heading, notes, promises, summary
 from gputune.report.ranks import rank_rows
 from gputune.sweep import result
-from gputune.sweep.result import Row, Sweep
+from gputune.sweep.result import MeasuredSetting, Sweep
 from gputune.verdict.advised import documentation
 from gputune.verdict.document import SpeedupRow
 
@@ -177,9 +177,9 @@ def test_a_proof_shows_what_was_promised_and_what_came(copy: Copy) -> None:
 def test_a_sweep_is_its_trials_and_several_are_all_of_them(tmp_path: Path) -> None:
     settings = {"prefetch_factor": 2, "pin_memory": False, "persistent_workers": False, "batch_size": 16}
     made = Sweep(
-        where="train.py:3", baseline=Row(num_workers=1, samples_per_s=100.0, **settings),
-        best=Row(num_workers=6, samples_per_s=220.0, **settings), speedup=gain(2.2), ceiling=None, trials=[],
-        seconds=60.0, starts=3, stopped=False, effect="same-order", says=[], folder="", written="",
+        where="train.py:3", baseline=MeasuredSetting(num_workers=1, samples_per_s=100.0, **settings),
+        best=MeasuredSetting(num_workers=6, samples_per_s=220.0, **settings), speedup=gain(2.2), ceiling=None,
+        trials=[], seconds=60.0, starts=3, stopped=False, effect="same-order", says=[], folder="", written="",
     )  # fmt: skip
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

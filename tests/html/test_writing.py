@@ -166,13 +166,13 @@ def test_without_the_option_nothing_of_it_is_imported(tmp_path: Path) -> None:
     code = f"""
 import sys, os
 from gputune.launch import link
-send = link.Link.send
+send = link.PipeEnd.send
 def noting(self, message):
     if isinstance(message, link.Spoken):
         with open({str(log)!r}, "a") as file:
             file.write("\\n".join(sys.modules) + "\\n")
     return send(self, message)
-link.Link.send = noting
+link.PipeEnd.send = noting
 from gputune.__main__ import main
 main()
 """

@@ -7,11 +7,11 @@ import pytest
 
 from gputune.advisors import few_workers
 from gputune.core.figures import mean
-from gputune.features import Device, Features, Fetch, Loader, Machine, Meeting, Process
+from gputune.features import Device, Features, Fetch, Loader, Machine, Process, SyncRound
 from gputune.model.concurrency import changed
 from gputune.model.prediction import Outlook, Setting, outlooks
 from gputune.model.rank_team import starved
-from gputune.model.replay import Job, Work
+from gputune.model.replay import LoopSeries, Work
 from gputune.model.workload import device_time
 from gputune.verdict.judging import judge
 
@@ -64,7 +64,7 @@ def _rank(  # noqa: PLR0917 - one rank
         samples=8 * ROUNDS, optimizer_steps=len(late), loaders=(loader,), rounds=len(late),
         in_loop={"loader.wait": sum(waits)}, works=steps if on_device else (),
         meetings=tuple(
-            Meeting(number=k, own=own, apart=apart, waited=wait, ranks=size, on_device=on_device)
+            SyncRound(number=k, own=own, apart=apart, waited=wait, ranks=size, on_device=on_device)
             for k, (own, apart, wait) in enumerate(zip(owns, aparts, waited, strict=True), start=1)
         ),
     )  # fmt: skip
@@ -133,8 +133,8 @@ STEP = Work(0.0, 0.010)
 
 
 def test_what_is_changed_of_one_ranks_work_is_changed_of_its_mates() -> None:
-    slow = Job(fetches=(Work(0.040, 0.010),), steps=(STEP,), cpus=8.0, delivery=0.002)
-    job = Job(fetches=(Work(0.020, 0.010),), steps=(STEP,), cpus=8.0, delivery=0.001, mates=(slow,))
+    slow = LoopSeries(fetches=(Work(0.040, 0.010),), steps=(STEP,), cpus=8.0, delivery=0.002)
+    job = LoopSeries(fetches=(Work(0.020, 0.010),), steps=(STEP,), cpus=8.0, delivery=0.001, mates=(slow,))
     half = changed(job, replace(job, fetches=(Work(0.010, 0.010),), delivery=0.0005))
     assert half.mates[0].fetches[0].cpu == pytest.approx(0.020)
     assert half.mates[0].fetches[0].blocked == pytest.approx(0.010)
@@ -145,7 +145,7 @@ def test_what_is_changed_of_one_ranks_work_is_changed_of_its_mates() -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
 def test_a_step_is_over_when_the_last_rank_has_come(workers) -> None:
-    quick = Job(fetches=(Work(0.0, 0.001),), steps=(STEP,), cpus=8.0, delivery=0.0)
+    quick = LoopSeries(fetches=(Work(0.0, 0.001),), steps=(STEP,), cpus=8.0, delivery=0.0)
     slow = replace(quick, steps=(Work(0.0, 0.030),))
     inline = 0.0 if workers else 0.001
     for one, other in ((quick, slow), (slow, quick)):
@@ -155,8 +155,8 @@ def test_a_step_is_over_when_the_last_rank_has_come(workers) -> None:
 
 def test_workers_go_on_while_their_rank_stands_there() -> None:
     """Its batches take 25 ms, its own steps 10: it waits for nobody where the other one needs 30."""
-    feeding = Job(fetches=(Work(0.0, 0.025),), steps=(STEP,), cpus=8.0, delivery=0.0)
-    slow = Job(fetches=(Work(0.0, 0.001),), steps=(Work(0.0, 0.030),), cpus=8.0, delivery=0.0)
+    feeding = LoopSeries(fetches=(Work(0.0, 0.025),), steps=(STEP,), cpus=8.0, delivery=0.0)
+    slow = LoopSeries(fetches=(Work(0.0, 0.001),), steps=(Work(0.0, 0.030),), cpus=8.0, delivery=0.0)
     assert feeding.seconds(1, 2) == pytest.approx(0.025, rel=0.02)
     assert replace(feeding, mates=(slow,)).seconds(1, 2) == pytest.approx(0.030, rel=0.02)
     assert mean([replace(feeding, mates=(slow,)).epoch(1, 2, 100) / 100]) == pytest.approx(0.030, rel=0.03)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.core.finding import Finding, Speedup
-from gputune.features import Features, Machine, Meeting, Process
+from gputune.features import Features, Machine, Process, SyncRound
 from gputune.model.rank_team import ceiling, job, named, team
 from gputune.verdict.arbitration import uncovered
 
@@ -19,7 +19,7 @@ def ranks(*owns: float, waits: tuple[float, ...] = (), rounds: int = 50, communi
             pid=10 + rank, rank=rank, world_size=len(owns), wall=100.0, ledger={}, inclusive={}, loop=rounds * end,
             in_loop={"loader.wait": rounds * (waits[rank] if waits else 0.0)}, batches=rounds, samples=rounds,
             optimizer_steps=rounds,
-            meetings=tuple(Meeting(number=k, own=own, apart=end - own, ranks=len(owns)) for k in range(rounds)),
+            meetings=tuple(SyncRound(number=k, own=own, apart=end - own, ranks=len(owns)) for k in range(rounds)),
         )
         for rank, own in enumerate(owns)
     )  # fmt: skip

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gputune.model.replay import Job, Work, spread
+from gputune.model.replay import LoopSeries, Work, spread
 
 STEP = 0.010
 
 
-def job(*, fetches, steps=(STEP,), cpus: float = 1000.0, others: float = 0.0, floor: float = 0.0) -> Job:
+def job(*, fetches, steps=(STEP,), cpus: float = 1000.0, others: float = 0.0, floor: float = 0.0) -> LoopSeries:
     """Return a job; bare numbers are blocked time, for which no CPU is needed."""
-    return Job(
+    return LoopSeries(
         fetches=[f if isinstance(f, Work) else Work(0.0, f) for f in fetches],
         steps=[s if isinstance(s, Work) else Work(0.0, s) for s in steps],
         cpus=cpus,
@@ -292,33 +292,35 @@ def test_a_short_series_is_cycled_through() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])
 def test_a_disk_at_its_limit_gives_no_more_to_more_readers(workers: int) -> None:
-    job = Job(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8, delivery=0.0)
+    job = LoopSeries(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8, delivery=0.0)
     alone = 0.021 if workers == 1 else 0.020
     assert job.seconds(workers, 2) == pytest.approx(alone, rel=0.03)
 
 
 def test_without_workers_the_disk_is_waited_for_as_well() -> None:
-    job = Job(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8)
+    job = LoopSeries(fetches=[Work(0.001, 0.0, disk=0.020)], steps=[Work(0.005, 0.0)], cpus=8)
     assert job.seconds(0, 1) == pytest.approx(0.026)
 
 
 @pytest.mark.parametrize(("workers", "expected"), [(0, 0.055), (1, 0.030), (2, 0.030), (8, 0.030)])
 def test_a_batch_sampler_holds_up_the_training_whatever_the_workers(workers: int, expected: float) -> None:
-    slow = Job(fetches=[Work(0.0, 0.025)], steps=[Work(0.010, 0.0)], picks=[Work(0.020, 0.0)], cpus=8, delivery=0.0)
+    slow = LoopSeries(
+        fetches=[Work(0.0, 0.025)], steps=[Work(0.010, 0.0)], picks=[Work(0.020, 0.0)], cpus=8, delivery=0.0
+    )
     assert slow.seconds(workers, 2) == pytest.approx(expected, rel=0.02)
 
 
 def test_one_that_sorts_a_pool_at_once_empties_no_queue() -> None:
     """200 ms for each 20 batches: 10 ms a batch, in which the workers fill theirs."""
     pool = [Work(0.200, 0.0), *[Work(0.0, 0.0)] * 19]
-    job = Job(fetches=[Work(0.0, 0.010)], steps=[Work(0.010, 0.0)] * 20, picks=pool, cpus=8, delivery=0.0)
+    job = LoopSeries(fetches=[Work(0.0, 0.010)], steps=[Work(0.010, 0.0)] * 20, picks=pool, cpus=8, delivery=0.0)
     assert job.seconds(2, 2) == pytest.approx(0.020, rel=0.03)
 
 
 @pytest.mark.parametrize(("late", "expected"), [(0.0, 0.040), (1.0, 0.041), (0.001, 0.040)])
 def test_a_worker_that_computes_its_next_batch_hands_the_last_one_over_late(late: float, expected: float) -> None:
     """Where it does so only when the next one is made, it gets an index, and work, when that is handed over."""
-    busy = Job(fetches=[Work(0.040, 0.0)], steps=[Work(0.010, 0.0)], cpus=8, delivery=0.001, late=late)
+    busy = LoopSeries(fetches=[Work(0.040, 0.0)], steps=[Work(0.010, 0.0)], cpus=8, delivery=0.001, late=late)
     assert busy.seconds(1, 2) == pytest.approx(expected, rel=0.005)
     waiting = replace(busy, fetches=[Work(0.0, 0.040)])  # while it waits for something else, it has time for others
     assert waiting.seconds(1, 2) == pytest.approx(0.040, rel=0.005)
@@ -327,7 +329,7 @@ def test_a_worker_that_computes_its_next_batch_hands_the_last_one_over_late(late
 def test_a_long_queue_does_not_hide_a_burst_in_which_nothing_is_handed_over_in_time() -> None:
     """Of 24 batches the first takes 1 s: meanwhile others wait in the queue, and each comes 100 ms late."""
     bursts = [Work(1.0, 0.0), *[Work(0.0, 0.0005)] * 23]
-    held = Job(fetches=bursts, steps=[Work(0.040, 0.0)], cpus=8, delivery=0.001, late=0.1)
+    held = LoopSeries(fetches=bursts, steps=[Work(0.040, 0.0)], cpus=8, delivery=0.001, late=0.1)
     quick = replace(held, late=0.0)
     assert quick.seconds(1, 16) < 1.15 * (1.0 + 0.36) / 24
     assert held.seconds(1, 16) == pytest.approx((0.94 + 17 * 0.041) / 24, rel=0.1)
@@ -335,11 +337,11 @@ def test_a_long_queue_does_not_hide_a_burst_in_which_nothing_is_handed_over_in_t
 
 def test_with_a_second_worker_that_rests_nothing_is_late() -> None:
     """Each works for 20 of 50 ms: when its batch is wanted, it is done, and has nothing else to do."""
-    two = Job(fetches=[Work(0.020, 0.0)], steps=[Work(0.024, 0.0)], cpus=8, delivery=0.001, late=1.0)
+    two = LoopSeries(fetches=[Work(0.020, 0.0)], steps=[Work(0.024, 0.0)], cpus=8, delivery=0.001, late=1.0)
     assert two.seconds(2, 1) == pytest.approx(0.025, rel=0.01)
 
 
-def pinned(*, pins, fetches=(0.010,), steps=(STEP,), **differs) -> Job:
+def pinned(*, pins, fetches=(0.010,), steps=(STEP,), **differs) -> LoopSeries:
     """Return a job with a thread that pins; bare numbers are blocked time."""
     works = [p if isinstance(p, Work) else Work(0.0, p) for p in pins]
     late, taking = differs.pop("late", 0.0), differs.pop("taking", 0.0)

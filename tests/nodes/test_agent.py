@@ -19,9 +19,9 @@ from gputune.recording import readings
 from gputune.recording.about import sealed
 from gputune.wire import credentials
 from gputune.wire.address import Address, parse
-from gputune.wire.client import Failed, Far
-from gputune.wire.keeping import Reader
-from gputune.wire.messages import MACHINE, Place, Since
+from gputune.wire.client import AgentClient, AgentFailed
+from gputune.wire.keeping import RunReader
+from gputune.wire.messages import MACHINE, CursorFields, Since
 
 Wait = Callable[[Callable[[], object]], None]
 
@@ -37,7 +37,7 @@ def written(folder: Path) -> list[int]:
 
 def test_serves_its_machine(agents: Callable[..., Any]) -> None:
     agent = agents("m8")
-    far = Far(agent.address)
+    far = AgentClient(agent.address)
     hello = far.hello()
     assert hello.host == "m8"
     assert hello.runs[0] == MACHINE
@@ -60,7 +60,7 @@ def test_a_signal_ends_it_well(agents: Callable[..., Any], number: int) -> None:
 
 def test_what_it_recorded_is_read_on_exactly_after_it_was_killed(agents: Callable[..., Any], eventually: Wait) -> None:
     agent = agents()
-    reader, ticks = Reader(Far(agent.address)), list[list[object]]()
+    reader, ticks = RunReader(AgentClient(agent.address)), list[list[object]]()
 
     def read_on() -> None:
         try:
@@ -68,7 +68,7 @@ def test_what_it_recorded_is_read_on_exactly_after_it_was_killed(agents: Callabl
             while more:
                 found, more = reader.step()
                 ticks.extend(found)
-        except Failed:
+        except AgentFailed:
             pass
 
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_a_second_one_is_refused_and_the_first_one_lives(agents: Callable[..., A
         assert done.returncode == 1
         assert "runs here already" in done.stderr
         assert "Traceback" not in done.stderr
-    far = Far(agent.address)
+    far = AgentClient(agent.address)
     assert far.hello().host == "m8"
     far.close()
 
@@ -109,11 +109,11 @@ def test_it_listens_only_with_tls_and_a_token(agents: Callable[..., Any], tmp_pa
     credentials.make(tmp_path / "c", ["127.0.0.1"])
     agent = agents("m8", "--listen", "127.0.0.1:0", "--credentials", str(tmp_path / "c"))
     address = parse(f"m8={agent.told['listen']}")
-    far = Far(address, credentials.read(tmp_path / "c", "client"))
+    far = AgentClient(address, credentials.read(tmp_path / "c", "client"))
     assert far.hello().host == "m8"
     far.close()
-    nobody = Far(Address("m8", address.host, address.port))
-    with pytest.raises(Failed, match="no credentials"):
+    nobody = AgentClient(Address("m8", address.host, address.port))
+    with pytest.raises(AgentFailed, match="no credentials"):
         nobody.hello()
 
 
@@ -148,7 +148,7 @@ def test_it_ends_with_its_input(agents: Callable[..., Any]) -> None:
     assert process.stdin is not None
     process.stdin.write("hello?\n")
     process.stdin.flush()
-    Far(agent.address).hello()
+    AgentClient(agent.address).hello()
     process.stdin.close()
     assert process.wait(60) == 0
 
@@ -162,8 +162,8 @@ def test_a_rebooted_machine_begins_a_new_recording(agents: Callable[..., Any], e
     about.write_bytes(sealed({**told, "boot": f"other-{told['boot']}"}))
     agent.start()
     assert (agent.folder / "state" / "machine-before" / "run.json").exists()
-    far = Far(agent.address)
-    eventually(lambda: len(far.pull(MACHINE, Place()).rows) > 1)
+    far = AgentClient(agent.address)
+    eventually(lambda: len(far.pull(MACHINE, CursorFields()).rows) > 1)
     far.close()
 
 
@@ -172,15 +172,15 @@ def test_a_damaged_recording_is_put_aside(agents: Callable[..., Any], eventually
     agent.end()
     (agent.recording / "run.json").write_text("{")
     agent.start()
-    far = Far(agent.address)
-    eventually(lambda: far.pull(MACHINE, Place()).rows)
+    far = AgentClient(agent.address)
+    eventually(lambda: far.pull(MACHINE, CursorFields()).rows)
     far.close()
 
 
 def test_a_relays_rack_is_that_of_nodes_that_name_none(agents: Callable[..., Any], eventually: Wait) -> None:
     m8, m9 = agents("m8", "--rack", "r7"), agents("m9")
     relay = agents("rack-1", "--rack", "r9", "--relay", f"m8={m8.address},m9={m9.address}")
-    far = Far(relay.address)
+    far = AgentClient(relay.address)
 
     def racks() -> dict[str, tuple[str, str]]:
         update = msgspec.json.decode(far.news(Since()).update, type=Update)
@@ -195,7 +195,7 @@ def test_a_relay_answers_for_others_with_rows_but_without_samples(
 ) -> None:
     m8 = agents("m8")
     relay = agents("rack-1", "--relay", f"m8={m8.address},m9=unix:{tmp_path / 'none'}")
-    far = Far(relay.address)
+    far = AgentClient(relay.address)
 
     def links() -> dict[str, str]:
         update = msgspec.json.decode(far.news(Since()).update, type=Update)
@@ -203,8 +203,8 @@ def test_a_relay_answers_for_others_with_rows_but_without_samples(
 
     eventually(lambda: links() == {"m8": "up", "m9": "down"})
     assert far.hello().runs == ()
-    with pytest.raises(Failed, match="there is no such run here"):
-        far.pull(MACHINE, Place())
+    with pytest.raises(AgentFailed, match="there is no such run here"):
+        far.pull(MACHINE, CursorFields())
     far.close()
 
 
@@ -228,7 +228,7 @@ class Stuck:  # what it asks does not answer: a mount whose server is gone
 agent.LocalFeed, agent.STUCK, desk.HANGING = Stuck, 1.0, 2.0
 folder = Path(sys.argv[1])
 places = {"state": folder / "state", "socket": folder / "s" / "a.sock", "announce": folder / "announced"}
-agent.run(agent.Wishes(name="m8", **places))
+agent.run(agent.AgentOptions(name="m8", **places))
 """
 
 
@@ -237,12 +237,12 @@ def test_an_agent_whose_reader_hangs_is_not_up_and_ends_when_it_is_told_to(
 ) -> None:
     with popen([sys.executable, "-c", HANGING, str(tmp_path)]) as process:
         eventually((tmp_path / "announced").exists)
-        far = Far(Address("m8", path=str(tmp_path / "s" / "a.sock")))
+        far = AgentClient(Address("m8", path=str(tmp_path / "s" / "a.sock")))
 
         def hangs() -> bool:
             try:
                 far.news(Since())
-            except Failed as failed:
+            except AgentFailed as failed:
                 return failed.state == "down" and "its reader hangs" in failed.why
             return False
 

@@ -13,7 +13,7 @@ import pytest
 from gputune.nodes.beside import is_first
 from gputune.wire import places
 from gputune.wire.address import Address
-from gputune.wire.client import Far
+from gputune.wire.client import AgentClient
 
 COUNT = "import sys, psutil; sys.stdin.read(); sys.exit(len(psutil.Process().children()))"
 Wait = Callable[[Callable[[], object]], None]
@@ -112,7 +112,7 @@ def test_one_agent_serves_while_the_ranks_of_a_node_run_and_ends_with_the_first(
         )
         for rank in range(3)
     ]  # fmt: skip
-    far = Far(Address("m8", path=str(folder / "s" / "a.sock")))
+    far = AgentClient(Address("m8", path=str(folder / "s" / "a.sock")))
     eventually((folder / "s" / "a.sock").exists)
     assert far.hello().runs[0] == "machine"
     far.close()
@@ -168,7 +168,7 @@ def test_a_real_launcher_gets_one_agent_a_node(
     folder = tmp_path / "a"
     folder.mkdir(mode=0o700)
     process = launched(folder, launcher, rank)
-    far = Far(Address("m8", path=str(folder / "s" / "a.sock")))
+    far = AgentClient(Address("m8", path=str(folder / "s" / "a.sock")))
     eventually(lambda: (folder / "s" / "a.sock").exists() or process.poll() is not None)
     assert far.hello().runs[0] == "machine"
     far.close()

@@ -19,7 +19,7 @@ from gputune.nodes.desk import Desk
 from gputune.nodes.feed import NodesFeed
 from gputune.recording import Recording
 from gputune.wire.address import Address, hostfile, parse
-from gputune.wire.keeping import Reader
+from gputune.wire.keeping import RunReader
 from gputune.wire.server import Service
 
 BEGAN = 10**12
@@ -263,13 +263,13 @@ def test_the_history_of_a_live_run_is_pulled_and_goes_on_after_its_agent_was_awa
     share()
     eventually(lambda: rates() == (32.0,) * 8)
     seen: list[int] = []
-    real = Reader.step
+    real = RunReader.step
 
-    def step(reader: Reader) -> tuple[list[list[Reading]], bool]:
+    def step(reader: RunReader) -> tuple[list[list[Reading]], bool]:
         seen.extend(len(run.history.rate) for run in view.rounds[0].runs.values())
         return real(reader)
 
-    monkeypatch.setattr(Reader, "step", step)
+    monkeypatch.setattr(RunReader, "step", step)
     share()
     eventually(lambda: len(seen) > 2)
     assert set(seen) == {8}  # it does not vanish while more of it is read

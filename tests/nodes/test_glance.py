@@ -5,8 +5,8 @@ import unicodedata
 import pytest
 
 from gputune.feeds.rows import DeviceRow, Node, Present, RunRow, TaskRow
-from gputune.nodes.glance import Wishes, render
-from gputune.verdict.document import DeviceRow as Devices
+from gputune.nodes.glance import ProcessColumns, render
+from gputune.verdict.document import DeviceTotals as Devices
 from gputune.verdict.document import FindingRow, LedgerRow, Overhead, SpeedupRow, Verdict
 
 CARD = DeviceRow(
@@ -30,11 +30,11 @@ VERDICT = Verdict(
         do="", where="", change={}, evidence={}, basis="", falsified_by="", effect="same-order",
     )],
 )  # fmt: skip
-USUAL = Wishes()
+USUAL = ProcessColumns()
 RUN = RunRow(id="m8/run", node="m8", name="train.py", verdict=VERDICT)
 
 
-def lines(node: Node, wishes: Wishes = USUAL, *runs: RunRow) -> list[str]:
+def lines(node: Node, wishes: ProcessColumns = USUAL, *runs: RunRow) -> list[str]:
     """Return what is printed of a node."""
     return render([node], runs or [RUN], wishes).split("\n")
 
@@ -52,17 +52,19 @@ def test_a_device_is_a_line_with_its_users_and_what_their_run_waits_for() -> Non
 
 def test_commands_stand_below_with_user_and_pid_as_asked() -> None:
     assert (
-        lines(NODE, Wishes(command=True, user=True, pid=True))[2].strip().startswith("ada:train.py --lr 3/4711(60.0G)")
+        lines(NODE, ProcessColumns(command=True, user=True, pid=True))[2]
+        .strip()
+        .startswith("ada:train.py --lr 3/4711(60.0G)")
     )
-    assert lines(NODE, Wishes(command=True))[2].strip().startswith("train.py --lr 3(60.0G)")
-    assert lines(NODE, Wishes(pid=True))[1].rpartition("| ")[2].startswith("4711(60.0G)")
+    assert lines(NODE, ProcessColumns(command=True))[2].strip().startswith("train.py --lr 3(60.0G)")
+    assert lines(NODE, ProcessColumns(pid=True))[1].rpartition("| ")[2].startswith("4711(60.0G)")
 
 
 def test_the_waits_of_now_count_where_they_are_known() -> None:
     run = RunRow(id="m8/run", node="m8", name="train.py", verdict=VERDICT, present=Present(at=9.0, wait=0.07))
-    assert "[waits 7%, few-workers x2.2]" in lines(NODE, Wishes(), run)[1]
+    assert "[waits 7%, few-workers x2.2]" in lines(NODE, ProcessColumns(), run)[1]
     ended = RunRow(id="m8/run", node="m8", name="train.py", verdict=VERDICT, state="ended")
-    assert "[" not in lines(NODE, Wishes(), ended)[1].partition("|")[2]
+    assert "[" not in lines(NODE, ProcessColumns(), ended)[1].partition("|")[2]
 
 
 def test_a_node_without_a_card_has_its_cpus_and_the_runs_on_them() -> None:
@@ -89,7 +91,7 @@ def test_nothing_but_our_own_colours_is_written(colour: bool) -> None:
     evil = "\x1b]52;c;eA==\x07\u202e\r\n" + "x" * 4096
     task = TaskRow(pid=1, name=evil, command=evil, user=evil, device="0", device_memory=1.0)
     node = Node(name=evil, devices=(DeviceRow(index="0", name=evil, held=evil),), tasks=(task,), why=evil, link="late")
-    text = render([node], [], Wishes(command=True, user=True, pid=True, colour=colour))
+    text = render([node], [], ProcessColumns(command=True, user=True, pid=True, colour=colour))
     for code in ("\x1b[0m", *(f"\x1b[{k}m" for k in (1, 2, 31, 32, 33, 35, 36))):
         text = text.replace(code, "") if colour else text
     assert not [c for c in text.replace("\n", "") if unicodedata.category(c) in {"Cc", "Cf"}]

@@ -12,11 +12,11 @@ from gputune.nodes import links
 from gputune.nodes.links import Links
 from gputune.wire import credentials
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.link_rate import NoLink
-from gputune.wire.messages import Link, WhichLink
+from gputune.wire.messages import LinkRate, WhichLink
 
-QUICK = Link(
+QUICK = LinkRate(
     sent=1e9, sent_at_least=False, received=1e9, received_at_least=False, answer=1e-4, answer_least=1e-4, streams=4
 )
 
@@ -41,12 +41,12 @@ def test_two_agents_measure_their_link_with_what_a_node_has(
         (server / name).write_bytes((made / "server" / name).read_bytes())
         (server / name).chmod(0o600)
     m8, m9 = (agents(name, "--listen", "127.0.0.1:0", "--credentials", str(tmp_path / "node")) for name in ("m8", "m9"))
-    far = Far(m8.address)
+    far = AgentClient(m8.address)
     link = far.link(m9.told["listen"], 0.2)
     assert min(link.sent, link.received) > 1e6
     assert 0 < link.answer_least <= link.answer
     m9.kill()
-    with pytest.raises(Failed, match="no agent listens on port") as failed:
+    with pytest.raises(AgentFailed, match="no agent listens on port") as failed:
         far.link(m9.told["listen"], 0.2)
     assert failed.value.said  # by m8, which answers
     assert far.hello().host == "m8"
@@ -55,8 +55,8 @@ def test_two_agents_measure_their_link_with_what_a_node_has(
 
 def test_an_agent_without_credentials_says_what_makes_them(agents: Callable[..., Any], tmp_path: Path) -> None:
     m8 = agents("m8", "--credentials", str(tmp_path / "none"))
-    far = Far(m8.address)
-    with pytest.raises(Failed, match="cannot be read"):
+    far = AgentClient(m8.address)
+    with pytest.raises(AgentFailed, match="cannot be read"):
         far.link("127.0.0.1:7070", 0.2)
     far.close()
 
@@ -64,14 +64,14 @@ def test_an_agent_without_credentials_says_what_makes_them(agents: Callable[...,
 def test_one_link_at_a_time(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, over = threading.Event(), threading.Event()
 
-    def measure(address: Address, known: object, seconds: float) -> Link:
+    def measure(address: Address, known: object, seconds: float) -> LinkRate:
         begun.set()
         over.wait(60)
         return QUICK
 
     monkeypatch.setattr(links, "measure", measure)
     asked = Links(made)
-    found: list[Link] = []
+    found: list[LinkRate] = []
     first = threading.Thread(target=lambda: found.append(asked.measure(ask("m9"))))
     first.start()
     begun.wait(60)

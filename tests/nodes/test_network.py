@@ -7,15 +7,15 @@ import pytest
 from msgspec.structs import replace as changed
 
 from gputune.core.errors import BadUsage
-from gputune.features import Features, Machine, Meeting, Process
+from gputune.features import Features, Machine, Process, SyncRound
 from gputune.feeds.rows import RunRow
 from gputune.nodes import network
 from gputune.nodes.network import Exchange, between, compared
-from gputune.verdict.document import DeviceRow, FindingRow, Overhead, ProcessRow, SpeedupRow, Verdict
+from gputune.verdict.document import DeviceTotals, FindingRow, Overhead, ProcessRow, SpeedupRow, Verdict
 from gputune.wire.address import Address
-from gputune.wire.messages import Link
+from gputune.wire.messages import LinkRate
 
-LINK = Link(
+LINK = LinkRate(
     sent=100e6, sent_at_least=False, received=120e6, received_at_least=False, answer=2e-4, answer_least=1e-4, streams=4
 )
 M8, M9 = Address("m8", "m8", 7070), Address("m9", "m9", 7070)
@@ -56,7 +56,7 @@ def features(hosts: list[str], rounds: int = 100) -> Features:
             pid=rank, rank=rank, wall=30.0, ledger={"step": 30.0}, inclusive={}, in_loop={}, loop=30.0, batches=rounds,
             samples=rounds, optimizer_steps=rounds, host=host,
             meetings=tuple(
-                Meeting(number=k, own=0.2, apart=0.1, size=10_000_000, ranks=len(hosts), hidden=0.02)
+                SyncRound(number=k, own=0.2, apart=0.1, size=10_000_000, ranks=len(hosts), hidden=0.02)
                 for k in range(rounds)
             ),
         )
@@ -90,7 +90,7 @@ class Pretended:
     def __init__(self, address: Address, _known: object) -> None:
         self.address = address
 
-    def link(self, to: str, _seconds: float) -> Link:
+    def link(self, to: str, _seconds: float) -> LinkRate:
         assert (self.address, to) == (M8, "m9:7070")
         return LINK
 
@@ -99,7 +99,7 @@ class Pretended:
 
 
 def test_what_was_named_is_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(network, "Far", Pretended)
+    monkeypatch.setattr(network, "AgentClient", Pretended)
     monkeypatch.setattr(
         network, "relive", lambda folder: (features(["m8", "m9"] if folder.name == "a" else ["", ""]), [])
     )
@@ -120,7 +120,7 @@ def test_a_run_that_an_agent_shows_counts_where_it_waits_for_its_exchange() -> N
         evidence={"ranks": 2.0, "size_B": 10e6, "messages": 1.0, "exchange_s": 0.1, "hidden_s": 0.02},
     )  # fmt: skip
     verdict = Verdict(
-        command=[], exit_code=None, wall_s=1, samples_per_s=None, batches=1, device=DeviceRow(name=None, busy=None),
+        command=[], exit_code=None, wall_s=1, samples_per_s=None, batches=1, device=DeviceTotals(name=None, busy=None),
         loaders=[], ledger=[], findings=[finding], overhead=Overhead(), unavailable=[],
         processes=[process, changed(process, host="m9", rank=1, apart_s=0.1)],
     )  # fmt: skip

@@ -65,7 +65,7 @@ def test_members_join_fall_silent_and_die(tmp_path: Path, eventually: Wait) -> N
     ray, told = Pretended(), list[str]()
     ray.alive = ["a1", "b2"]
     ray.refuse = {"b2"}
-    cluster = onray.Cluster(ray, tmp_path, told.append)
+    cluster = onray.ClusterAgents(ray, tmp_path, told.append)
     cluster.look()
     cluster.look()
     assert [m.state for m in cluster.members.values()] == ["up", "failed"]
@@ -88,7 +88,7 @@ def test_members_join_fall_silent_and_die(tmp_path: Path, eventually: Wait) -> N
 def test_an_agent_that_ray_has_started_anew_is_found_again(tmp_path: Path, eventually: Wait) -> None:
     ray, told = Pretended(), list[str]()
     ray.alive = ["a1"]
-    cluster = onray.Cluster(ray, tmp_path, told.append)
+    cluster = onray.ClusterAgents(ray, tmp_path, told.append)
     eventually(lambda: cluster.look() or cluster.members["a1"].state == "silent")
     ray.moved = {"a1": "127.0.0.1:98"}
     eventually(lambda: cluster.look() or cluster.hosts() == "host=127.0.0.1:98\n")
@@ -121,18 +121,18 @@ def test_a_real_cluster_of_three_nodes_one_of_which_dies(tmp_path: Path, eventua
 
     from gputune.wire import credentials
     from gputune.wire.address import several
-    from gputune.wire.client import Far
+    from gputune.wire.client import AgentClient
 
     real = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     others = [real.add_node(num_cpus=1) for _ in range(2)]
     ray = onray.connect(real.address)
     try:
         told: list[str] = []
-        cluster = onray.Cluster(ray, tmp_path / "c", told.append)
+        cluster = onray.ClusterAgents(ray, tmp_path / "c", told.append)
         eventually(lambda: cluster.look() or [m.state for m in cluster.members.values()] == ["up"] * 3)
         known = credentials.read(tmp_path / "c", credentials.CLIENT)
         for address in several(cluster.hosts().splitlines()):
-            far = Far(address, known)
+            far = AgentClient(address, known)
             assert far.hello().runs[0] == "machine"
             far.close()
         raylet = psutil.Process(others[0].all_processes["raylet"][0].process.pid)

@@ -15,7 +15,7 @@ from gputune.core.errors import BadUsage
 from gputune.nodes import overssh
 from gputune.wire import places
 from gputune.wire.address import hostfile
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 
 Wait = Callable[[Callable[[], object]], None]
 
@@ -81,11 +81,11 @@ def answers(file: Path) -> list[str]:
     """Return the names of the hosts in a host file whose agents answer."""
     found = []
     for address in hostfile(file) if file.exists() else []:
-        far = Far(address)
+        far = AgentClient(address)
         try:
             far.hello()
             found.append(address.name)
-        except Failed:
+        except AgentFailed:
             pass
         far.close()
     return found

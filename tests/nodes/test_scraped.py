@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gputune.core.errors import BadUsage
 from gputune.nodes.desk import Hangs
-from gputune.nodes.scraped import Scraped, Taken
+from gputune.nodes.scraped import MetricsPortTaken, Scraped
 
 NOBODY: Callable[[], Any] = lambda: ([], [])  # noqa: E731 - rows of nothing
 
@@ -101,7 +101,7 @@ def test_there_is_nothing_else_there(scraped: Scraped) -> None:
 
 def test_a_port_in_use_is_said(scraped: Scraped, tmp_path: Path) -> None:
     port = urlsplit(scraped.address).port
-    with pytest.raises(Taken, match=f"port {port} of `127.0.0.1` is in use"):
+    with pytest.raises(MetricsPortTaken, match=f"port {port} of `127.0.0.1` is in use"):
         Scraped(f"127.0.0.1:{port}")
     tmp_path.chmod(0o700)
     words = ["--metrics", f"127.0.0.1:{port}", "--state", "state", "--socket", "a.sock"]

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from gputune.feeds.rows import RunRow
-from gputune.tui.lines import Look
+from gputune.tui.lines import Canvas
 from gputune.tui.pages.run import run_page
 from gputune.wire import credentials
 
@@ -181,7 +181,7 @@ def test_a_slow_rank_on_another_host_is_named_once_with_its_cause_and_on_the_scr
     assert {node["name"]: node["link"] for node in document["nodes"]} == {"m8": "up", "m9": "up"}
     rows = msgspec.convert(document["runs"], list[RunRow])
     (job,) = [row for row in rows if row.id == "m8/job"]
-    page = run_page(job, Look(120, 40))
+    page = run_page(job, Canvas(120, 40))
     text = "\n".join([each.text for each in page.head] + [page.line(k).text for k in range(len(page))])
     assert "straggling-rank" in text
     assert "rank 1 needs" in text

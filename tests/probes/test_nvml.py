@@ -438,7 +438,7 @@ class Told:
 
 
 def test_a_list_of_nobody_says_nothing_of_the_jobs_share(target: Target) -> None:
-    card = nvml_process.Device(0, "A", "GPU-0", 0, mig=False)
+    card = nvml_process.NvmlDevice(0, "A", "GPU-0", 0, mig=False)
     nobody = nvml_process.Answer(1, people={0: ()}, devices=(card,))
     ours = nvml_process.Answer(2, people={0: ((os.getpid(), 1 << 30, 0.5),)})
     others = nvml_process.Answer(3, people={0: ((1, 1 << 30, 0.5),)})

@@ -7,9 +7,9 @@ import pytest
 from gputune.core.sample import LOST, Target
 from gputune.nvml import child
 from gputune.nvml.devices import INITIAL_NAMESPACE, Owners, visible
-from gputune.nvml.process import Device
+from gputune.nvml.process import NvmlDevice
 
-EIGHT = [Device(i, "NVIDIA H200", f"GPU-{i}aaa-1", i, mig=False) for i in range(8)]
+EIGHT = [NvmlDevice(i, "NVIDIA H200", f"GPU-{i}aaa-1", i, mig=False) for i in range(8)]
 PEOPLE = ((7001, 1 << 30, 0.5), (7002, 2 << 30, 0.25))
 
 
@@ -39,12 +39,12 @@ def test_the_variable_is_read_as_cuda_reads_it(value: str, devices: tuple[int, .
 
 @pytest.mark.parametrize("value", ["MIG-77-x", "MIG-GPU-1bbb/1/0"])
 def test_an_instance_stands_for_its_device(value: str) -> None:
-    devices = [EIGHT[0], Device(1, "NVIDIA A100", "GPU-1bbb", 1, mig=True, instances=("MIG-77-x",))]
+    devices = [EIGHT[0], NvmlDevice(1, "NVIDIA A100", "GPU-1bbb", 1, mig=True, instances=("MIG-77-x",))]
     assert visible({"CUDA_VISIBLE_DEVICES": value}, devices) == (1,)
 
 
 def test_indices_of_unlike_devices_are_cudas_own_unless_in_pci_order() -> None:
-    unlike = [EIGHT[0], Device(1, "NVIDIA T4", "GPU-t4", 1, mig=False)]
+    unlike = [EIGHT[0], NvmlDevice(1, "NVIDIA T4", "GPU-t4", 1, mig=False)]
     assert visible({"CUDA_VISIBLE_DEVICES": "0"}, unlike) is None
     assert visible({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, unlike) == (0,)
 

@@ -10,9 +10,9 @@ from gputune.comparing.sides import side
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Machine
 from gputune.proving.against import NotComparable, against
-from gputune.proving.asked import Asked
+from gputune.proving.asked import ReplayedRun
 from gputune.proving.proof import Proof, words
-from gputune.verdict.document import CpuRow, DeviceRow
+from gputune.verdict.document import CpuRow, DeviceTotals
 from tests.comparing.conftest import Make, loader, run
 from tests.comparing.conftest import finding as row
 
@@ -41,7 +41,7 @@ def prove() -> Prove:
 
     def proved(before: Path, after: Path, finding: Finding | None = MORE) -> Proof:
         known = Features(command=("t",), wall=10.0, machine=MACHINE)
-        what = Asked(folder=before, command=("t",), cwd="/", run=known, findings=())
+        what = ReplayedRun(folder=before, command=("t",), cwd="/", run=known, findings=())
         return against(what, str(after), finding)
 
     return proved
@@ -95,7 +95,7 @@ def test_a_gain_that_two_runs_differ_by_anyway_is_not_told_from_none(run: Make, 
 
 
 def test_what_differs_beside_the_change_is_refused(run: Make, prove: Prove) -> None:
-    other = run("b", 138.0, device=DeviceRow(name="NVIDIA A100", busy=0.4, count=1))
+    other = run("b", 138.0, device=DeviceTotals(name="NVIDIA A100", busy=0.4, count=1))
     with pytest.raises(NotComparable, match=r"device \(1 x NVIDIA H200 against 1 x NVIDIA A100\)"):
         prove(run("a", 100.0), other)
     renamed = run("c", 138.0, loaders=FOUR, command=["python", "train2.py"])

@@ -9,7 +9,7 @@ import pytest
 from gputune.core.errors import GputuneError
 from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Loader, Machine, Process
-from gputune.proving.asked import Asked, NoSuchFinding, NothingToProve, NotOurs, Switched, asked, runnable
+from gputune.proving.asked import NoSuchFinding, NothingToProve, NotOurs, ReplayedRun, Switched, asked, runnable
 
 LOADER = Loader(
     where="data.py:7",
@@ -58,9 +58,9 @@ def finding(name: str = "few-workers", **more: object) -> Finding:
     return Finding(**{"id": name, **plain, **more})
 
 
-def what(*findings: Finding, **more: object) -> Asked:
+def what(*findings: Finding, **more: object) -> ReplayedRun:
     about = {"folder": Path("run"), "command": RUN.command, "cwd": "/", "run": RUN, "findings": findings}
-    return Asked(**{**about, **more})
+    return ReplayedRun(**{**about, **more})
 
 
 def test_settings_of_a_loader_become_a_rule_for_that_loader() -> None:
@@ -124,6 +124,6 @@ def test_a_run_whose_loader_was_switched_meanwhile_proves_nothing(tmp_path: Path
 
 def test_what_ran_in_a_notebook_cannot_be_run_again(tmp_path: Path) -> None:
     kernel = ("python", "-m", "ipykernel_launcher", "-f", "kernel-1.json")
-    what = Asked(folder=tmp_path, command=kernel, cwd=str(tmp_path), run=RUN, findings=())
+    what = ReplayedRun(folder=tmp_path, command=kernel, cwd=str(tmp_path), run=RUN, findings=())
     with pytest.raises(GputuneError, match="was recorded in a notebook"):
         runnable(what)

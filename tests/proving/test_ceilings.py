@@ -6,7 +6,7 @@ import pytest
 
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Machine
-from gputune.proving.asked import Asked, NoSuchFinding
+from gputune.proving.asked import NoSuchFinding, ReplayedRun
 from gputune.proving.ceilings import NotAbout, about_loading, about_reading
 
 RUN = Features(command=("python", "train.py"), wall=10.0, machine=Machine(cpus=2, cpus_seen=2))
@@ -26,10 +26,10 @@ def finding(name: str) -> Finding:
     )
 
 
-def what(*names: str) -> Asked:
+def what(*names: str) -> ReplayedRun:
     """A run with these findings, the best first."""
     found = tuple(map(finding, names))
-    return Asked(folder=Path("run"), command=RUN.command, cwd="/", run=RUN, findings=found)
+    return ReplayedRun(folder=Path("run"), command=RUN.command, cwd="/", run=RUN, findings=found)
 
 
 @pytest.mark.parametrize("name", ["frequent-checkpoint", "worker-restart", "small-batch"])

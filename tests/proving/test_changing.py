@@ -10,7 +10,7 @@ from gputune.core.finding import Finding, Speedup
 from gputune.core.pace import Pace
 from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.proving import trials
-from gputune.proving.asked import Asked
+from gputune.proving.asked import ReplayedRun
 from gputune.proving.changing import BATCHES, WARM_UP, Effort, NotMade, _check, planned, prove
 from gputune.proving.trials import Trial, TrialPlan, turns
 
@@ -32,7 +32,7 @@ def epochs(*lengths: int, complete: bool = True) -> tuple[Epoch, ...]:
     )
 
 
-def asked(folder: Path, loader: Loader = LOADER) -> Asked:
+def asked(folder: Path, loader: Loader = LOADER) -> ReplayedRun:
     process = Process(
         pid=1,
         rank=None,
@@ -46,7 +46,7 @@ def asked(folder: Path, loader: Loader = LOADER) -> Asked:
         loaders=(loader,),
     )
     run = Features(command=("t",), wall=10.0, machine=Machine(cpus=2, cpus_seen=2), processes=(process,))
-    return Asked(folder=folder, command=("t",), cwd="/", run=run, findings=())
+    return ReplayedRun(folder=folder, command=("t",), cwd="/", run=run, findings=())
 
 
 def finding(**change: int | bool) -> Finding:

@@ -10,12 +10,12 @@ from gputune.core.events import INLINE, Event, Kind, Record
 from gputune.core.sample import Guest, Note
 from gputune.core.units import NS
 from gputune.gathering import Gatherer
-from gputune.launch.run import Run, Wishes
+from gputune.launch.run import WatchedRun, WatchOptions
 from gputune.recording.folder import LIVE
 from gputune.tuning import reported as told
 from gputune.verdict import judging
 from gputune.watching.recorder import live
-from gputune.watching.recorder.live import DEAREST, FIRST, OLDEST, SHARE, SLOWEST, Living, differ
+from gputune.watching.recorder.live import DEAREST, FIRST, OLDEST, SHARE, SLOWEST, LiveWriter, differ
 
 LOADER = {"n": "loader", "id": 1, "where": "train.py:41", "num_workers": 0, "prefetch_factor": None, "batch_size": 32}
 
@@ -26,8 +26,8 @@ class Training:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         folder.mkdir()
-        run = Run(Wishes(("python", "train.py"), price=3600.0), folder=str(folder), rings="", troubles=[])
-        self.living = Living(run)
+        run = WatchedRun(WatchOptions(("python", "train.py"), price=3600.0), folder=str(folder), rings="", troubles=[])
+        self.living = LiveWriter(run)
         self.gatherer = Gatherer(("python", "train.py"), NS)
         self.at = NS
         self.judged: list[int] = []

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from gputune.features import Features, Machine, Meeting, Process
+from gputune.features import Features, Machine, Process, SyncRound
 from gputune.features.windowing import window
 from gputune.launch.job import MARK
-from gputune.launch.run import Run, Wishes
+from gputune.launch.run import WatchedRun, WatchOptions
 from gputune.watching.recorder import siblings
 from gputune.watching.recorder.siblings import FILE, ROUNDS, Siblings
 
 
 def learnt(rank: int, rounds: int = 40, pid: int = 7) -> Features:
     """Return what the watch of one rank knows. Ranks in containers of their own often have one pid."""
-    meetings = tuple(Meeting(number=k, own=0.1 + rank, apart=0.1, ranks=2) for k in range(rounds))
+    meetings = tuple(SyncRound(number=k, own=0.1 + rank, apart=0.1, ranks=2) for k in range(rounds))
     process = Process(
         pid=pid, rank=rank, world_size=2, wall=10.0, ledger={"step": 10.0}, inclusive={}, in_loop={}, loop=10.0,
         batches=rounds, samples=rounds, optimizer_steps=rounds, meetings=meetings,
@@ -31,7 +31,9 @@ def seats(tmp_path: Path) -> list[Siblings]:
     for number in range(2):
         folder = tmp_path / f"rank-{number:05d}"
         folder.mkdir()
-        found.append(Siblings(Run(Wishes(("x",)), folder=str(folder), rings="", troubles=[], job=str(tmp_path))))
+        found.append(
+            Siblings(WatchedRun(WatchOptions(("x",)), folder=str(folder), rings="", troubles=[], job=str(tmp_path)))
+        )
     return found
 
 
@@ -53,7 +55,7 @@ def test_what_cannot_be_read_is_not_there_yet(seats: list[Siblings], tmp_path: P
 
 
 def test_a_run_of_its_own_leaves_nothing(tmp_path: Path) -> None:
-    alone = Siblings(Run(Wishes(("x",)), folder=str(tmp_path), rings="", troubles=[]))
+    alone = Siblings(WatchedRun(WatchOptions(("x",)), folder=str(tmp_path), rings="", troubles=[]))
     assert alone.together(learnt(0)) == learnt(0)
     assert list(tmp_path.iterdir()) == []
 

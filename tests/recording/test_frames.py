@@ -2,7 +2,7 @@
 
 import random
 
-from gputune.recording.frames import HEADER, Frame, frame, whole
+from gputune.recording.frames import HEADER, RecordedFrame, frame, whole
 
 PAYLOADS = [bytes([n]) * (n * 7 % 40) for n in range(24)]
 DATA = b"".join(frame(n % 5 + 1, payload) for n, payload in enumerate(PAYLOADS))
@@ -33,7 +33,7 @@ def test_a_flipped_bit_costs_the_frame_it_is_in_and_no_other() -> None:
 def test_a_payload_that_looks_like_a_frame_is_not_taken_for_one_while_its_own_is_whole() -> None:
     inner = frame(2, b"inside")
     outer = frame(1, inner)
-    assert list(whole(outer)) == [Frame(1, inner, HEADER + len(inner))]
+    assert list(whole(outer)) == [RecordedFrame(1, inner, HEADER + len(inner))]
 
 
 def test_a_frame_that_a_disk_has_written_twice_counts_once() -> None:

@@ -36,7 +36,7 @@ from gputune.recording import (
 from gputune.recording.about import sealed
 from gputune.recording.folder import Folder
 from gputune.recording.following import Follower
-from gputune.recording.frames import Table, frame
+from gputune.recording.frames import FrameTable, frame
 from gputune.recording.rows import ROWS
 from gputune.report.rejudging import rejudge
 from gputune.verdict import packed
@@ -138,15 +138,15 @@ def evil(offsets: tuple[int, int]) -> bytes:
     columns = [pa.array([value], field.type) for value, field in zip((1, many, [1.0] * 77), ROWS, strict=True)]
     whole = bytes(pa.RecordBatch.from_arrays(columns, schema=ROWS).serialize())
     at = whole.rindex(struct.pack("ii", 0, 77))
-    return frame(Table.SAMPLES, whole[:at] + struct.pack("ii", *offsets) + whole[at + 8 :])
+    return frame(FrameTable.SAMPLES, whole[:at] + struct.pack("ii", *offsets) + whole[at + 8 :])
 
 
 @pytest.mark.parametrize("offsets", [(0, 2**31 - 1), (-(2**30), 1), (2**30, 2**30 + 4), (5, 1)])
 def test_offsets_that_lead_out_of_a_frame_kill_nobody(finished: Make, offsets: tuple[int, int]) -> None:
     folder = finished(1)
     about = [pa.array([1], pa.uint16()), pa.array([json.dumps(["a", "1", "", "gauge", "", ""])])]
-    columns = pa.RecordBatch.from_arrays(about, schema=encoding.SCHEMAS[Table.COLUMNS])
-    segment(folder, frame(Table.COLUMNS, bytes(columns.serialize())), evil(offsets))
+    columns = pa.RecordBatch.from_arrays(about, schema=encoding.SCHEMAS[FrameTable.COLUMNS])
+    segment(folder, frame(FrameTable.COLUMNS, bytes(columns.serialize())), evil(offsets))
     code = f"""
 from pathlib import Path
 from gputune.core.errors import GputuneError
@@ -275,8 +275,8 @@ NOTES = ["[" * 100_000, "[]", "7", "{}", '{"process": []}', '{"process": "x", "p
 def test_what_was_never_said_by_a_guest_is_damage_or_left_alone(finished: Make, what: str, fields: str) -> None:
     folder = finished(1)
     row = [pa.array([5]), pa.array([what]), pa.array([0]), pa.array([fields])]
-    batch = pa.RecordBatch.from_arrays(row, schema=encoding.SCHEMAS[Table.NOTES])
-    segment(folder, frame(Table.NOTES, bytes(batch.serialize())))
+    batch = pa.RecordBatch.from_arrays(row, schema=encoding.SCHEMAS[FrameTable.NOTES])
+    segment(folder, frame(FrameTable.NOTES, bytes(batch.serialize())))
     with suppress(Damaged):
         rejudge(folder)
 
@@ -285,9 +285,9 @@ def test_what_was_never_said_by_a_guest_is_damage_or_left_alone(finished: Make, 
 def test_a_column_that_declares_nonsense_is_damage(unfinished: Callable[..., tuple[object, Path]], about: str) -> None:
     _, folder = unfinished(1)
     row = [pa.array([1], pa.uint16()), pa.array([about])]
-    batch = pa.RecordBatch.from_arrays(row, schema=encoding.SCHEMAS[Table.COLUMNS])
+    batch = pa.RecordBatch.from_arrays(row, schema=encoding.SCHEMAS[FrameTable.COLUMNS])
     with (folder / "frames-00001").open("ab") as file:
-        file.write(frame(Table.COLUMNS, bytes(batch.serialize())))
+        file.write(frame(FrameTable.COLUMNS, bytes(batch.serialize())))
     with pytest.raises(Damaged, match="frames-00001"):
         list(readings(folder))
 

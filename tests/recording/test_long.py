@@ -8,7 +8,7 @@ import pytest
 
 from gputune.core.sample import Metric, Reading, Sample
 from gputune.recording import Recording, load, readings, writing
-from gputune.recording.turning import NotKept, Turning
+from gputune.recording.turning import ParquetFailed, Turning
 
 NAMES = [Metric(f"m.{n}", "1", "", kind="counter") for n in range(20)]
 LATE = Metric("late", "1", "")
@@ -88,5 +88,5 @@ def test_segments_that_cannot_be_turned_are_tried_thrice_then_said(tmp_path: Pat
         turning.start([1])
         assert turning.wait() == []
     turning.start([1])
-    with pytest.raises(NotKept, match="3 segments could not be made Parquet"):
+    with pytest.raises(ParquetFailed, match="3 segments could not be made Parquet"):
         turning.wait()

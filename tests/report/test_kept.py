@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import gputune
-from gputune.exporters import Wish, _told
+from gputune.exporters import ExportRequest, _told
 from gputune.recording.about import NewerRun
 from gputune.report import kept, rejudging
 from gputune.runs.one import kept as one
@@ -32,7 +32,7 @@ def compared(folder: Path) -> Verdict:
 
 
 def exported(folder: Path) -> Verdict:
-    return _told.told(Wish(run=folder, typed=str(folder), say=lambda _: None), {}).verdict
+    return _told.told(ExportRequest(run=folder, typed=str(folder), say=lambda _: None), {}).verdict
 
 
 @pytest.fixture(params=[loaded, compared, exported, kept.shown])

@@ -8,7 +8,7 @@ import pytest
 from gputune import cli
 from gputune.sharing.member import Member
 from gputune.sharing.refusals import refusing
-from gputune.sharing.spec import Job
+from gputune.sharing.spec import TaskSpec
 from gputune.sharing.tasks import Task
 
 ONE = ("--procs", "2")
@@ -156,7 +156,7 @@ def test_a_failure_that_only_names_the_flag_is_the_tasks_own_and_the_others_go_o
 def test_a_refusal_is_a_line_that_says_so_of_the_flag(tmp_path, said, refuses) -> None:
     log = tmp_path / "process0.log"
     log.write_text(f"usage: train.py [--process_index N]\n{said}\nTry --help\n")
-    job = Job(argv=("train.py",))
+    job = TaskSpec(argv=("train.py",))
     task = Task(slot=0, number=0, of=1, job=job, label="", argv=job.argv, env={}, cwd="", log=str(log))
     found = refusing(Member(task), "--process_index", "--process_num")
     assert found == (said if refuses else "")

@@ -9,7 +9,7 @@ from simgpu import Device
 from gputune.core.units import NS
 from gputune.nvml import fields
 from gputune.nvml.process import MEMORY, subscribe
-from gputune.sharing.cards import NEAR, Cards
+from gputune.sharing.cards import NEAR, SharedDevices
 
 GB = 10**9
 USED = "gpu.memory.used"
@@ -21,7 +21,7 @@ def test_a_card_that_is_nearly_full_is_read_more_often(simgpu) -> None:
     gpu = Device()
     gpu.alloc(round((NEAR + 0.1) * 20) * GB)
     times: list[int] = []
-    with closing(Cards()) as cards, closing(subscribe()) as beside:
+    with closing(SharedDevices()) as cards, closing(subscribe()) as beside:
         deadline = time.monotonic() + 60.0
         while not any((later - earlier) / NS < OFTEN for earlier, later in pairwise(times)):
             assert time.monotonic() < deadline, times

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gputune.report.packed import render
-from gputune.sharing.living import Living
+from gputune.sharing.living import ShareLiveWriter
 from gputune.verdict.packed import Packed, ProcRow, read, to_json
 
 NOW = ("--trial", "0", "--no-index-args")
@@ -86,7 +86,7 @@ def test_it_is_written_when_somebody_comes_or_goes_and_every_two_seconds(tmp_pat
         written.append(clock[0])
         return Packed(procs=[], mps=False, alone=None, together=None, gain=None)
 
-    living = Living(str(tmp_path), NoPace(), made)  # type: ignore[arg-type] # it paces nobody
+    living = ShareLiveWriter(str(tmp_path), NoPace(), made)  # type: ignore[arg-type] # it paces nobody
     for at, shape in ((100.0, "a"), (100.4, "a"), (100.6, "a"), (100.7, "a"), (100.8, "b"), (102.5, "b"), (102.7, "b")):
         clock[0] = at
         living.look([], shape)
@@ -94,7 +94,7 @@ def test_it_is_written_when_somebody_comes_or_goes_and_every_two_seconds(tmp_pat
 
 
 def test_a_folder_that_is_gone_is_said_once_and_hurts_nobody(tmp_path: Path) -> None:
-    living = Living(str(tmp_path / "gone"), NoPace(), lambda _: None)  # type: ignore[arg-type] # as above
+    living = ShareLiveWriter(str(tmp_path / "gone"), NoPace(), lambda _: None)  # type: ignore[arg-type] # as above
     living.put(Packed(procs=[], mps=False, alone=None, together=None, gain=None))
     assert "share.json" in living.trouble
     assert not living.written

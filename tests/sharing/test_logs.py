@@ -6,7 +6,7 @@ import pytest
 
 from gputune.core.errors import BadUsage
 from gputune.launch.output import tail
-from gputune.sharing.logs import Log, Metric, painted
+from gputune.sharing.logs import Log, LoggedPace, painted
 from gputune.sharing.metric import metric
 
 
@@ -29,7 +29,7 @@ def test_a_pattern_that_cannot_be_is_refused(text: str) -> None:
 
 
 def test_a_metric_has_a_mean_since_a_moment() -> None:
-    found = Metric()
+    found = LoggedPace()
     assert found.pace() is None
     found.take(10.0)
     found.mark()

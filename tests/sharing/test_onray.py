@@ -11,11 +11,11 @@ from gputune.sharing import onray
 from gputune.sharing.farrefusals import NotWithRay, check
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Portion, Whole
-from gputune.sharing.spec import Job, Spec
+from gputune.sharing.spec import Spec, TaskSpec
 from gputune.verdict.packed import ProcRow
 
 TASK = str(Path(__file__).parent / "task.py")
-JOB = Job(argv=("python", "train.py"), count=2)
+JOB = TaskSpec(argv=("python", "train.py"), count=2)
 GB = 10**9
 
 
@@ -24,7 +24,7 @@ GB = 10**9
     [
         (Spec(jobs=(JOB,), gpus=("0",)), "`--gpu` does not go with `--ray`"),
         (Spec(jobs=(JOB,), mps="on"), "`--mps on` does not go with `--ray`"),
-        (Spec(jobs=(Job(argv=("x",), weights=(1.0, 2.0)),)), "`--weights` does not go with `--ray`"),
+        (Spec(jobs=(TaskSpec(argv=("x",), weights=(1.0, 2.0)),)), "`--weights` does not go with `--ray`"),
         (Spec(jobs=(JOB,), own_dirs=True), "`--own-dirs` does not go with `--ray`"),
     ],
 )

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from gputune.nvml.process import Device
+from gputune.nvml.process import NvmlDevice
 from gputune.sharing import pressure
-from gputune.sharing.cards import Card
-from gputune.sharing.pressure import Action, Pressure
+from gputune.sharing.cards import SharedDevice
+from gputune.sharing.pressure import Action, MemoryPressure
 
 HOST = (100e9, 50e9)
 
@@ -19,9 +19,9 @@ def looks(monkeypatch: pytest.MonkeyPatch):
     def run(used: list[float], guard: str = "pause", host: list[float] | None = None) -> list[Action | None]:
         clock = itertools.count(1000.0)
         monkeypatch.setattr(pressure.time, "monotonic", lambda: next(clock))
-        card = Card(Device(0, "Card", "GPU-1", 0, False), total=100.0)
+        card = SharedDevice(NvmlDevice(0, "Card", "GPU-1", 0, False), total=100.0)
         left = iter(host or [50e9] * len(used))
-        guarded = Pressure(guard, lambda: (100e9, next(left)))
+        guarded = MemoryPressure(guard, lambda: (100e9, next(left)))
         found = []
         for value in used:
             card.used = value

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gputune.sharing.spec import AUTO, Job, Spec
+from gputune.sharing.spec import AUTO, Spec, TaskSpec
 from gputune.sharing.tasks import tasks
 
-ONE = Job(argv=("python", "train.py", "--lr", "1"), count=3)
+ONE = TaskSpec(argv=("python", "train.py", "--lr", "1"), count=3)
 
 
 def test_the_users_arguments_come_first_and_untouched() -> None:
@@ -21,7 +21,7 @@ def test_flags_and_variables_have_the_names_that_were_asked_for() -> None:
     spec = Spec(jobs=(ONE,), index_flag="--shard", num_flag="--shards", index_env="SHARD")
     assert tasks(spec)[2].argv[-4:] == ("--shard", "2", "--shards", "3")
     assert (tasks(spec)[2].env["SHARD_INDEX"], tasks(spec)[2].env["SHARD_NUM"]) == ("2", "3")
-    bare = Spec(jobs=(Job(argv=("a",), count=2, index_args=False),))
+    bare = Spec(jobs=(TaskSpec(argv=("a",), count=2, index_args=False),))
     assert [task.argv for task in tasks(bare)] == [("a",), ("a",)]
 
 
@@ -33,8 +33,8 @@ def test_counts_are_per_card() -> None:
 
 def test_several_jobs_are_counted_each_by_itself() -> None:
     jobs = (
-        Job(argv=("a",), name="a", count=2, weight=2.0),
-        Job(argv=("b",), name="b", env={"X": "1"}, index_args=False),
+        TaskSpec(argv=("a",), name="a", count=2, weight=2.0),
+        TaskSpec(argv=("b",), name="b", env={"X": "1"}, index_args=False),
     )
     found = tasks(Spec(jobs=jobs, logs="/logs"))
     assert [(task.slot, task.number, task.of) for task in found] == [(0, 0, 2), (1, 1, 2), (2, 0, 1)]
@@ -44,7 +44,7 @@ def test_several_jobs_are_counted_each_by_itself() -> None:
 
 
 def test_a_number_that_was_found_out_stands_in() -> None:
-    assert len(tasks(Spec(jobs=(Job(argv=("a",), count=AUTO),)), count=4)) == 4
+    assert len(tasks(Spec(jobs=(TaskSpec(argv=("a",), count=AUTO),)), count=4)) == 4
 
 
 def test_a_script_is_found_from_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

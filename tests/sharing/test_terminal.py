@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputune.sharing.member import Member
-from gputune.sharing.spec import Job, Spec
+from gputune.sharing.spec import Spec, TaskSpec
 from gputune.sharing.tasks import tasks
 
 MINISHELL = str(Path(__file__).resolve().parents[1] / "watch" / "minishell.py")
@@ -49,7 +49,7 @@ def test_a_ctrl_z_stops_all_and_each_goes_on_once(tmp_path, eventually) -> None:
 
 
 def test_time_asleep_counts_against_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    (task,) = tasks(Spec(jobs=(Job(argv=("true",)),)))
+    (task,) = tasks(Spec(jobs=(TaskSpec(argv=("true",)),)))
     member = Member(task)
     told: list[int] = []
     monkeypatch.setattr(member, "_each", told.append)

@@ -5,19 +5,19 @@ import random
 import pytest
 
 from gputune.experiment.measured import gain, unsteadiness
-from gputune.sweep.choosing import Order, Tally, as_fast, best, order, pays, ratio
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.choosing import RateOrder, SettingStats, as_fast, best, order, pays, ratio
+from gputune.sweep.settings import LoaderSetting, setting
 
 
-def workers(number: int) -> Setting:
+def workers(number: int) -> LoaderSetting:
     return setting(number, 2, pin_memory=False, persistent=False, batch_size=8)
 
 
-def tally(number: int, rate: float, *, spread: float = 0.01, noise: float = 0.005, visits: int = 1) -> Tally:
+def tally(number: int, rate: float, *, spread: float = 0.01, noise: float = 0.005, visits: int = 1) -> SettingStats:
     """A setting with so many workers, whose parts differ by `spread` (relative, standard deviation)."""
     chance = random.Random(number)
     parts = [[rate * (1 + spread * chance.gauss(0, 1)) for _ in range(10)] for _ in range(visits)]
-    return Tally(setting=workers(number), noise=noise, visits=parts)
+    return SettingStats(setting=workers(number), noise=noise, visits=parts)
 
 
 def test_the_interval_holds_the_rate_and_shrinks_with_visits() -> None:
@@ -34,14 +34,14 @@ def test_more_visits_tell_the_noise_of_a_visit_and_not_only_that_of_its_parts() 
 @pytest.mark.parametrize(
     ("rates", "spread", "expected"),
     [
-        ((120.0, 100.0), 0.01, Order.FASTER),
-        ((100.0, 120.0), 0.01, Order.SLOWER),
-        ((100.0, 100.0), 0.002, Order.TIE),
-        ((102.0, 100.0), 0.2, Order.UNDECIDED),
+        ((120.0, 100.0), 0.01, RateOrder.FASTER),
+        ((100.0, 120.0), 0.01, RateOrder.SLOWER),
+        ((100.0, 100.0), 0.002, RateOrder.TIE),
+        ((102.0, 100.0), 0.2, RateOrder.UNDECIDED),
     ],
 )
 def test_two_settings_are_apart_or_tie_or_more_has_to_be_measured(
-    rates: tuple[float, float], spread: float, expected: Order
+    rates: tuple[float, float], spread: float, expected: RateOrder
 ) -> None:
     assert order(tally(2, rates[0], spread=spread), tally(3, rates[1], spread=spread)) is expected
 
@@ -85,24 +85,24 @@ def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
 
 
 def test_one_that_is_not_surely_faster_does_not_hide_the_next_that_is() -> None:
-    own = Tally(setting=workers(0), noise=0.01, visits=[(790, 805, 810, 795)])
-    sure = Tally(setting=workers(4), noise=0.01, visits=[(1050, 1150, 1100, 1140)])
-    vague = Tally(setting=workers(5), noise=0.01, visits=[(700, 5000, 5000, 700)])
-    assert order(vague, own) is Order.UNDECIDED
+    own = SettingStats(setting=workers(0), noise=0.01, visits=[(790, 805, 810, 795)])
+    sure = SettingStats(setting=workers(4), noise=0.01, visits=[(1050, 1150, 1100, 1140)])
+    vague = SettingStats(setting=workers(5), noise=0.01, visits=[(700, 5000, 5000, 700)])
+    assert order(vague, own) is RateOrder.UNDECIDED
     assert best([own, vague], workers(0), {}) is own
     assert best([own, sure, vague], workers(0), {}) is sure
 
 
 def test_a_cheaper_one_that_is_not_surely_faster_leaves_its_place_to_one_that_is() -> None:
     own, sure = tally(0, 100.0), tally(4, 110.0, spread=0.001)
-    vague = Tally(setting=workers(2), noise=0.01, visits=[[90.0, 140.0] * 5])
+    vague = SettingStats(setting=workers(2), noise=0.01, visits=[[90.0, 140.0] * 5])
     assert best([own, vague, sure], workers(0), {}) is sure
 
 
 def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
     steady = [tally(2, 100.0, spread=0.0, visits=3), tally(4, 200.0, spread=0.0)]
     assert unsteadiness(steady) == 0
-    moody = Tally(setting=workers(3), noise=0.005, visits=[[90.0] * 10, [110.0] * 10])
+    moody = SettingStats(setting=workers(3), noise=0.005, visits=[[90.0] * 10, [110.0] * 10])
     assert unsteadiness([moody]) == pytest.approx(0.1414, rel=0.01)
     assert unsteadiness([moody, *steady]) == pytest.approx(0.1414 / 3**0.5, rel=0.01)
     assert unsteadiness([]) == 0

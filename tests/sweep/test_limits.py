@@ -7,14 +7,14 @@ import pytest
 
 from gputune.features.concurrent_loaders import Company
 from gputune.sweep.limits import Limits, limits
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 
 MIB = 1 << 20
 OWN = setting(0, 2, pin_memory=False, persistent=False)
 ROOMY = Limits(workers=64, batches=1e9, memory=None, worker=200 * MIB, batch=MIB, script=OWN)
 
 
-def workers(number: int, prefetch: int = 2) -> Setting:
+def workers(number: int, prefetch: int = 2) -> LoaderSetting:
     return setting(number, prefetch, pin_memory=False, persistent=False)
 
 
@@ -32,7 +32,7 @@ def test_what_fits_is_not_refused() -> None:
         ({"shared": False}, workers(2), "stream"),
     ],
 )
-def test_what_would_use_something_up_is_refused(differs: dict[str, object], refused: Setting, says: str) -> None:
+def test_what_would_use_something_up_is_refused(differs: dict[str, object], refused: LoaderSetting, says: str) -> None:
     limits = replace(ROOMY, **differs)
     assert says in limits.refuses(refused)
     assert limits.refuses(workers(1)) == ""

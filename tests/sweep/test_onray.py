@@ -15,7 +15,7 @@ from gputune.core.isolation import own_python
 from gputune.experiment.budget import Budget
 from gputune.experiment.script import Script
 from gputune.experiment.starting import State
-from gputune.sweep.onray import Cluster, FarStarter, Share, TooMuch
+from gputune.sweep.onray import Cluster, FarStarter, TooMuch, TrialResources
 
 GPUTUNE = own_python("from gputune.__main__ import main; main()")
 PATIENCE = 280.0  # s; only a hang ends here: each trial is a new worker of Ray, and imports torch
@@ -56,35 +56,35 @@ def nodes(*told: tuple[str, float, float]) -> Any:
     return SimpleNamespace(nodes=lambda: rows, remote=lambda what: what)
 
 
-def cluster(share: Share, *told: tuple[str, float, float]) -> Cluster:
+def cluster(share: TrialResources, *told: tuple[str, float, float]) -> Cluster:
     return Cluster(nodes(*told), share, lambda _: None)
 
 
 def test_by_default_a_trial_has_a_node_to_itself() -> None:
-    found = cluster(Share(), ("a", 16, 2), ("b", 16, 2), ("c", 8, 0))
+    found = cluster(TrialResources(), ("a", 16, 2), ("b", 16, 2), ("c", 8, 0))
     first = found.nodes[0]
-    assert Share().of(first) == (16.0, 1.0)
+    assert TrialResources().of(first) == (16.0, 1.0)
     assert [node.name for node in found.alike(first)] == ["a", "b"]
     assert found.places(found.alike(first)) == 2
 
 
 def test_a_node_may_be_parted() -> None:
-    share = Share(cpus=4.0, gpus=0.5)
+    share = TrialResources(cpus=4.0, gpus=0.5)
     found = cluster(share, ("a", 16, 1))
     assert found.places(found.nodes) == 2
-    assert cluster(Share(cpus=4.0), ("c", 8, 0)).places(found.nodes) == 1
+    assert cluster(TrialResources(cpus=4.0), ("c", 8, 0)).places(found.nodes) == 1
 
 
 def test_what_no_node_has_is_refused_in_numbers() -> None:
     with pytest.raises(TooMuch, match="no node of the cluster has 64 CPUs: the largest has 16 CPUs and 2 GPUs"):
-        cluster(Share(cpus=64.0), ("a", 16, 2), ("b", 8, 0))
+        cluster(TrialResources(cpus=64.0), ("a", 16, 2), ("b", 8, 0))
     with pytest.raises(TooMuch, match="there is none"):
-        cluster(Share())
-    assert [node.name for node in cluster(Share(gpus=1.0), ("a", 16, 2), ("b", 8, 0)).nodes] == ["a"]
+        cluster(TrialResources())
+    assert [node.name for node in cluster(TrialResources(gpus=1.0), ("a", 16, 2), ("b", 8, 0)).nodes] == ["a"]
 
 
 def test_trials_that_may_run_anywhere_go_where_fewest_run() -> None:
-    found = cluster(Share(), ("a", 8, 0), ("b", 8, 0))
+    found = cluster(TrialResources(), ("a", 8, 0), ("b", 8, 0))
     with found.place(found.nodes) as first, found.place(found.nodes) as second:
         assert {first.name, second.name} == {"a", "b"}
         with found.place([first]) as third:
@@ -115,7 +115,7 @@ class Busy:
 
 def test_a_trial_that_waits_for_its_turn_ends_with_the_budget(tmp_path: Path) -> None:
     ray, budget = Busy(), Budget(total=10.0, spent=0.0)
-    found = Cluster(ray, Share(), lambda _: None)
+    found = Cluster(ray, TrialResources(), lambda _: None)
     script = Script(command=("train.py",), cwd=str(tmp_path))
     starter = FarStarter(
         script=script, folder=tmp_path, within=60.0, seed=1, budget=budget, cluster=found, node=found.nodes[0]

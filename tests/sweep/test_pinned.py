@@ -8,7 +8,7 @@ from gputune.features import Copy, Features, Fetch, Loader, Machine, Process
 from gputune.model.prediction import Outlook
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import Profile
-from gputune.sweep.settings import Setting, setting_of
+from gputune.sweep.settings import LoaderSetting, setting_of
 
 COPY = Copy(
     where="train.py:9", what="Tensor.to", count=200, seconds=200 * 0.020, size=200 * 8_000_000, pinned=0.0,
@@ -36,7 +36,7 @@ def profile(copy: Copy | None = COPY, *, pins: bool = False) -> Profile:
     )  # fmt: skip
 
 
-def locked(of: Setting) -> Setting:
+def locked(of: LoaderSetting) -> LoaderSetting:
     return replace(of, pin_memory=True)
 
 

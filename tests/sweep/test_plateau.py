@@ -3,12 +3,12 @@
 import itertools
 from types import SimpleNamespace
 
-from gputune.sweep.choosing import Tally
+from gputune.sweep.choosing import SettingStats
 from gputune.sweep.plateau import ample, between, beyond, deeper
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 
 
-def of(workers: int, prefetch: int = 2, *, pin: bool = False, persistent: bool = False) -> Setting:
+def of(workers: int, prefetch: int = 2, *, pin: bool = False, persistent: bool = False) -> LoaderSetting:
     return setting(workers, prefetch, pin_memory=pin, persistent=persistent, batch_size=8)
 
 
@@ -42,7 +42,7 @@ def test_the_way_is_a_longer_queue_first_and_more_workers_then() -> None:
 
 def test_nothing_is_held_against_what_is_as_fast_as_with_batches_that_cost_nothing() -> None:
     profile = SimpleNamespace(most=lambda _: 100.0, batch=8.0, ranks=1, rate=lambda _: 100.0)
-    enough, short = (Tally(setting=of(4), noise=0.005, visits=[[rate] * 10]) for rate in (99.5, 95.0))
+    enough, short = (SettingStats(setting=of(4), noise=0.005, visits=[[rate] * 10]) for rate in (99.5, 95.0))
     assert beyond(profile, {of(4): enough}, GRID, of(4)) is None
     assert beyond(profile, {of(4): short}, GRID, of(4)) == of(8, 2)  # 0.8 s of batches are ten
     unknown = SimpleNamespace(**{**vars(profile), "most": lambda _: None})

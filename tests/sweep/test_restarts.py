@@ -8,7 +8,7 @@ from gputune.experiment.budget import Budget
 from gputune.experiment.starting import Start, State
 from gputune.sweep.restarts import Restarts
 from gputune.sweep.search import Outcome
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
 EIGHT = setting(8, 2, pin_memory=False, persistent=False, batch_size=8)
@@ -25,7 +25,7 @@ class Starter:
         self.asked.append(seconds)
         return seconds, batches
 
-    def start(self, plan: tuple[float, int], name: str, wanted: Setting | None) -> Start:
+    def start(self, plan: tuple[float, int], name: str, wanted: LoaderSetting | None) -> Start:
         seconds, most = plan
         came = min(int(seconds / self.batch), most or 10**9)
         skip = wanted.queue + 2 if wanted else 5

@@ -8,26 +8,26 @@ from gputune.experiment.measured import gain
 from gputune.experiment.starting import State
 from gputune.features import Loader
 from gputune.sweep.batches import Size
-from gputune.sweep.choosing import Tally
+from gputune.sweep.choosing import SettingStats
 from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes, document, to_json, words
 from gputune.sweep.search import Found, Outcome
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 
 LOADER = Loader(
     where="train.py:41", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False, batch_size=16
 )
 
 
-def workers(number: int, size: int = 16) -> Setting:
+def workers(number: int, size: int = 16) -> LoaderSetting:
     return setting(number, 4, pin_memory=False, persistent=False, batch_size=size)
 
 
-def tally(wanted: Setting, rate: float) -> Tally:
-    return Tally(setting=wanted, noise=0.01, visits=[[rate] * 10])
+def tally(wanted: LoaderSetting, rate: float) -> SettingStats:
+    return SettingStats(setting=wanted, noise=0.01, visits=[[rate] * 10])
 
 
-def outcomes(best: Setting, **differs: object) -> Outcomes:
+def outcomes(best: LoaderSetting, **differs: object) -> Outcomes:
     """A sweep of a script without workers at 400 samples/s; six make 1000, and twelve run out of memory."""
     found = Found(predicted={workers(6): 980.0, workers(12): 1000.0}, memory={workers(6): 2 << 30})
     for wanted, rate in ((workers(0), 400.0), (workers(6), 1000.0)):

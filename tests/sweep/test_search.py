@@ -10,7 +10,7 @@ import pytest
 from gputune.experiment.starting import State
 from gputune.sweep import plateau
 from gputune.sweep.search import Found, Outcome, Search
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
 GRID = [OWN] + [
@@ -27,12 +27,12 @@ class World:
     def __init__(self, rate, *, noise=0.003, breaks=lambda _: False):
         self.rate, self.noise, self.breaks = rate, noise, breaks
         self.chance = random.Random(5)
-        self.visits: list[Setting] = []
+        self.visits: list[LoaderSetting] = []
 
-    def price(self, wanted: Setting) -> int:
+    def price(self, wanted: LoaderSetting) -> int:
         return 1
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         self.visits.append(wanted)
         if self.breaks(wanted):
             return Outcome(state=State.FAILED, why="it broke")
@@ -47,17 +47,17 @@ class Switched(World):
 
     def __init__(self, rate, **more):
         super().__init__(rate, **more)
-        self.seen: set[Setting] = {OWN}
+        self.seen: set[LoaderSetting] = {OWN}
 
-    def price(self, wanted: Setting) -> int:
+    def price(self, wanted: LoaderSetting) -> int:
         return int(wanted not in self.seen)
 
-    def measure(self, wanted: Setting) -> Outcome:
+    def measure(self, wanted: LoaderSetting) -> Outcome:
         self.seen.add(wanted)
         return super().measure(wanted)
 
 
-def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=GRID, ample=None, **more):
+def searched(world: World, model, *, own: LoaderSetting = OWN, trials: int = 4, grid=GRID, ample=None, **more):
     """Search the grid by that model, and return the search and how far its choice is from the best there is."""
     found = Found(predicted={s: model(s) for s in {own, *grid}})
     found.take(own, world.measure(own), world.noise)
@@ -77,12 +77,12 @@ def searched(world: World, model, *, own: Setting = OWN, trials: int = 4, grid=G
     return search, 1 - world.rate(search.best.setting) / most
 
 
-def sleeping(setting: Setting) -> float:
+def sleeping(setting: LoaderSetting) -> float:
     """Batches of 40 ms that sleep, steps of 8 ms: five workers are enough."""
     return 8 / max(0.008, 0.040 / setting.num_workers) if setting.num_workers else 8 / 0.048
 
 
-def computing(setting: Setting) -> float:
+def computing(setting: LoaderSetting) -> float:
     """Batches of 10 ms of CPU on two CPUs: more than two workers only get into each other's way."""
     crowd = max(0, setting.num_workers - 2)
     return 8 / (0.010 / min(2, setting.num_workers) * (1 + 0.02 * crowd)) if setting.num_workers else 8 / 0.013
@@ -110,7 +110,7 @@ def test_a_first_visit_that_was_disturbed_makes_no_gain() -> None:
     class Disturbed(Switched):
         share = 0.5
 
-        def measure(self, wanted: Setting) -> Outcome:
+        def measure(self, wanted: LoaderSetting) -> Outcome:
             outcome, share = super().measure(wanted), self.share
             self.share = 1.0
             return replace(outcome, rates=tuple(rate * share for rate in outcome.rates))
@@ -139,7 +139,7 @@ def test_a_setting_that_fails_is_no_end_and_nothing_larger_is_tried() -> None:
 
 
 def test_where_the_first_one_fails_the_search_goes_on_with_half_its_workers() -> None:
-    def plentiful(setting: Setting) -> float:
+    def plentiful(setting: LoaderSetting) -> float:
         return 8 / max(0.004, 0.064 / setting.num_workers) if setting.num_workers else 8 / 0.068
 
     world = World(plentiful, breaks=lambda s: s.num_workers > 9)
@@ -150,7 +150,7 @@ def test_where_the_first_one_fails_the_search_goes_on_with_half_its_workers() ->
 
 def test_a_setting_that_fails_when_it_is_gone_back_to_is_not_recommended() -> None:
     class Leaking(Switched):
-        def measure(self, wanted: Setting) -> Outcome:
+        def measure(self, wanted: LoaderSetting) -> Outcome:
             again = wanted in self.visits and wanted.num_workers >= 5
             found = super().measure(wanted)
             return Outcome(state=State.OOM, why="it ran out of memory") if again else found
@@ -165,7 +165,7 @@ def test_a_setting_that_fails_when_it_is_gone_back_to_is_not_recommended() -> No
 
 def test_what_was_cut_off_by_the_budget_is_no_failure_of_the_setting() -> None:
     class Late(Switched):
-        def measure(self, wanted: Setting) -> Outcome:
+        def measure(self, wanted: LoaderSetting) -> Outcome:
             found = super().measure(wanted)
             cut = self.visits.count(wanted) > 1
             return Outcome(state=State.FAILED, why="the budget was over", cut_off=True) if cut else found
@@ -202,16 +202,16 @@ def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None
     class Steered(World):
         kept = 0
 
-        def price(self, wanted: Setting) -> int:
+        def price(self, wanted: LoaderSetting) -> int:
             return 0 if wanted in seen else 1
 
-        def measure(self, wanted: Setting) -> Outcome:
+        def measure(self, wanted: LoaderSetting) -> Outcome:
             seen.add(wanted)
             return super().measure(wanted)
 
-    seen: set[Setting] = {OWN}
+    seen: set[LoaderSetting] = {OWN}
 
-    def nearly(setting: Setting) -> float:
+    def nearly(setting: LoaderSetting) -> float:
         return sleeping(setting) if setting.num_workers else 8 / 0.0085
 
     world = Steered(nearly, noise=0.02)
@@ -220,16 +220,16 @@ def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None
     assert max(len(t.visits) for t in search.found.tallies.values()) > 1
 
 
-def plenty(enough: Setting) -> Setting | None:
+def plenty(enough: LoaderSetting) -> LoaderSetting | None:
     return plateau.ample(enough, GRID, queue=100)
 
 
-def late(setting: Setting) -> float:
+def late(setting: LoaderSetting) -> float:
     """Batches that sleep, and a plateau that begins with twice the workers that their model has it begin with."""
     return sleeping(setting) * (1 - 0.06 * max(0, 9 - setting.num_workers) / 9)
 
 
-def thirsty(setting: Setting) -> float:
+def thirsty(setting: LoaderSetting) -> float:
     """Batches that sleep, and a queue that has to be long."""
     return sleeping(setting) * (1 - 0.3 / max(1, setting.queue))
 

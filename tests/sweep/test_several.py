@@ -11,21 +11,21 @@ from gputune.experiment.measured import gain
 from gputune.experiment.script import Script, scripts_of
 from gputune.features import Loader
 from gputune.sweep import several, sweeping
-from gputune.sweep.choosing import Tally
+from gputune.sweep.choosing import SettingStats
 from gputune.sweep.journal import begun
 from gputune.sweep.limits import Limits
 from gputune.sweep.result import Outcomes
 from gputune.sweep.search import Found
 from gputune.sweep.settings import setting
 from gputune.sweep.several import Several, SweepJob, as_csv, as_json, summary
-from gputune.sweep.sweeping import Wishes
+from gputune.sweep.sweeping import SweepOptions
 
 OWN, BEST = (setting(n, 2, pin_memory=False, persistent=False, batch_size=16) for n in (0, 4))
 
 
 def outcomes(folder: str) -> Outcomes:
     """A sweep that found four workers to be three times as fast."""
-    own, best = (Tally(setting=s, noise=0.01, visits=[[rate] * 10]) for s, rate in ((OWN, 100.0), (BEST, 300.0)))
+    own, best = (SettingStats(setting=s, noise=0.01, visits=[[rate] * 10]) for s, rate in ((OWN, 100.0), (BEST, 300.0)))
     loader = Loader(
         where="a.py:9", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False, batch_size=16
     )
@@ -39,10 +39,10 @@ def outcomes(folder: str) -> Outcomes:
 def several_of(monkeypatch: pytest.MonkeyPatch, sweep, *names: str, **more) -> Several:
     monkeypatch.setattr(several, "sweep", sweep)
     jobs = [SweepJob(script=Script(command=("python", f"{name}.py"), cwd="/")) for name in names]
-    return Several(jobs=jobs, wishes=Wishes(script=jobs[0].script, **more))
+    return Several(jobs=jobs, wishes=SweepOptions(script=jobs[0].script, **more))
 
 
-def swept(wishes: Wishes) -> Outcomes:
+def swept(wishes: SweepOptions) -> Outcomes:
     if wishes.script.name == "bad.py":
         raise GputuneError("no DataLoader was iterated", hint="see its log")
     Path(wishes.out or ".").mkdir(exist_ok=True)
@@ -74,9 +74,9 @@ def test_one_that_fails_leaves_the_others_alone(
 
 
 def test_each_has_a_folder_and_settings_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Wishes] = []
+    seen: list[SweepOptions] = []
 
-    def sweep(wishes: Wishes) -> Outcomes:
+    def sweep(wishes: SweepOptions) -> Outcomes:
         seen.append(wishes)
         return swept(wishes)
 
@@ -101,7 +101,7 @@ def test_one_alone_is_as_it_ever_was(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_ctrl_c_begins_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sweep(wishes: Wishes) -> Outcomes:
+    def sweep(wishes: SweepOptions) -> Outcomes:
         found = swept(wishes)
         found.stopped = True
         return found
@@ -124,7 +124,7 @@ def test_several_commands_are_quoted_one_by_one(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_ctrl_c_before_anything_was_measured_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(_: Wishes) -> Outcomes:
+    def ended(_: SweepOptions) -> Outcomes:
         raise KeyboardInterrupt
 
     told: list[str] = []
@@ -134,7 +134,7 @@ def test_a_ctrl_c_before_anything_was_measured_is_said(monkeypatch: pytest.Monke
     assert told == ["it was ended before anything was measured: nothing was written"]
 
 
-def begun_as(wishes: Wishes, folder: Path) -> None:
+def begun_as(wishes: SweepOptions, folder: Path) -> None:
     """Leave what is left of a sweep that was killed as it began."""
     folder.mkdir(parents=True, exist_ok=True)
     begun(folder, sweeping._key(wishes))
@@ -145,9 +145,9 @@ def test_resumed_after_the_first_was_killed_the_others_begin_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    seen: list[Wishes] = []
+    seen: list[SweepOptions] = []
 
-    def sweep(wishes: Wishes) -> Outcomes:
+    def sweep(wishes: SweepOptions) -> Outcomes:
         seen.append(wishes)
         journal = sweeping._journal(wishes)
         return outcomes(str(journal.folder))

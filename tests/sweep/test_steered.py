@@ -16,14 +16,14 @@ from gputune.experiment.timeline import Timeline
 from gputune.sweep import steered, sweeping
 from gputune.sweep.apart import Broken
 from gputune.sweep.search import CutOff
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 from gputune.sweep.steered import NotSteered, Steered
 
 PLACE = "train.py:9"
 OWN = setting(0, 2, pin_memory=False, persistent=False, batch_size=8)
 
 
-def workers(number: int) -> Setting:
+def workers(number: int) -> LoaderSetting:
     return setting(number, 2, pin_memory=False, persistent=False, batch_size=8)
 
 
@@ -115,7 +115,7 @@ class FakeOrders:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steered]:
     """A bench whose script was profiled already, at 20 batches of 8 a second."""
-    monkeypatch.setattr(steered, "Orders", FakeOrders)
+    monkeypatch.setattr(steered, "OrderChannel", FakeOrders)
     monkeypatch.setattr(World, "lives", [])
     monkeypatch.setattr(World, "rates", {0: 20.0, 2: 40.0, 4: 80.0, 99: 100.0})
     monkeypatch.setattr(World, "refuses", {})

@@ -13,14 +13,14 @@ from gputune.experiment.script import Script
 from gputune.features import Device, Features, Machine
 from gputune.features.concurrent_loaders import Company
 from gputune.sweep import journal, sweeping
-from gputune.sweep.choosing import Tally
+from gputune.sweep.choosing import SettingStats
 from gputune.sweep.journal import Journal, NothingToResume
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import Found
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 from gputune.sweep.steered import Steered
-from gputune.sweep.sweeping import Sweeper, Wishes, chosen, sweep
+from gputune.sweep.sweeping import Sweeper, SweepOptions, chosen, sweep
 from gputune.sweep.visiting import NotSteered
 
 GIB = 1 << 30
@@ -32,7 +32,7 @@ ROOM = Limits(workers=64, batches=1e9, memory=9.0 * GIB, worker=GIB, batch=0, sc
 def found(*, company: Company = Company()) -> Found:  # noqa: B008 - a tuple
     """Own settings at 100 samples/s, four workers at 400 and eight at 500, all seen twice."""
     rates = {OWN: 100.0, FOUR: 400.0, EIGHT: 500.0}
-    tallies = {s: Tally(setting=s, noise=0.005, visits=[(rate,) * 5] * 2) for s, rate in rates.items()}
+    tallies = {s: SettingStats(setting=s, noise=0.005, visits=[(rate,) * 5] * 2) for s, rate in rates.items()}
     return Found(predicted=rates, tallies=tallies, company=company)
 
 
@@ -57,7 +57,7 @@ def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
         bench = {"starts": starts, "hangs": (), "noise": 0.01, "remove": list, "know": id}
         monkeypatch.setattr(sweeping, kind, lambda *_, bench=bench: SimpleNamespace(**bench))
     script = Script(command=("python", "train.py"), cwd="/")
-    made = Sweeper(Wishes(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(**STARTER)))
+    made = Sweeper(SweepOptions(script=script, out=str(folder / "out"), starter=lambda **_: SimpleNamespace(**STARTER)))
     own = SimpleNamespace(
         script=OWN, limits=SimpleNamespace(company=SimpleNamespace(training=2)), settings=list, ceiling=None,
         parts=[100.0] * 5, memory=None, measured=100.0,
@@ -117,7 +117,7 @@ def test_a_ctrl_c_at_the_end_loses_nothing_that_was_found(
     ids=lambda other: next(iter(other)),
 )
 def test_what_was_measured_in_another_way_is_not_gone_on_with(tmp_path: Path, other: dict[str, object]) -> None:
-    wishes = Wishes(script=Script(command=("python", "train.py"), cwd="/"), out=str(tmp_path / "out"))
+    wishes = SweepOptions(script=Script(command=("python", "train.py"), cwd="/"), out=str(tmp_path / "out"))
     sweeping._journal(wishes)
     again = replace(wishes, resume=True, budget=9.0)
     assert sweeping._journal(again).folder == (tmp_path / "out").resolve()
@@ -129,13 +129,13 @@ def test_what_is_remembered_needs_no_budget(tmp_path: Path, monkeypatch: pytest.
     made = sweeper(tmp_path, monkeypatch)
     made.journal.keep(f"setting {FOUR.words()}", {"state": "ok", "rates": [400.0] * 5})
     made.journal = Journal(made.journal.folder, journal._entries(made.journal.folder / journal.FILE))
-    asked: list[Setting] = []
+    asked: list[LoaderSetting] = []
     bench = SimpleNamespace(
         noise=0.01, kept=0, price=lambda _: 0, met=asked.append, allowed=lambda _: False, takes=lambda _: 9.0,
         takes_then=lambda _: 9.0, measure=asked.append,
     )  # fmt: skip
     here = SimpleNamespace(script=OWN)
-    own = Tally(setting=OWN, noise=0.01, visits=[[100.0] * 5])
+    own = SettingStats(setting=OWN, noise=0.01, visits=[[100.0] * 5])
     met = Found(predicted={OWN: 100.0, FOUR: 400.0}, tallies={OWN: own})
     monkeypatch.setattr(sweeping.plateau, "beyond", lambda *_: None)
     monkeypatch.setattr(sweeping.plateau, "deeper", lambda _here, _predicted, wanted: wanted)
@@ -154,7 +154,7 @@ def test_what_a_sweep_left_that_was_killed_the_next_one_removes(
         Path(bench._folder, "orders-1").touch()
         os.utime(bench._folder, (0, 0))
     monkeypatch.setattr(sweeping, "Sweeper", lambda _: SimpleNamespace(run=lambda: None))
-    sweep(Wishes(script=Script(command=("python", "train.py"), cwd=str(tmp_path))))
+    sweep(SweepOptions(script=Script(command=("python", "train.py"), cwd=str(tmp_path))))
     assert [Path(bench._folder).exists() for bench in (killed, lives)] == [False, True]
     lives.remove()
     assert not Path(lives._folder).exists()
@@ -167,7 +167,7 @@ def confirmed(*used: int) -> tuple[int | None, list[str]]:
     """
     left, removed = list(used), []
 
-    def profiled(wanted: Setting) -> Profile:
+    def profiled(wanted: LoaderSetting) -> Profile:
         device = Device(index="0", name="x", memory_used=left.pop(0), memory_total=100)
         machine = Machine(cpus=2.0, cpus_seen=2)
         run = Features(command=("x",), wall=1.0, machine=machine, devices=(device,))

@@ -5,7 +5,7 @@ import io
 
 import msgspec
 
-from gputune.sweep.result import Row, Sweep, TrialRow
+from gputune.sweep.result import MeasuredSetting, Sweep, TrialRow
 from gputune.sweep.table import HEAD, Named, table
 from gputune.verdict.document import SpeedupRow
 
@@ -23,7 +23,7 @@ def trial(workers: int, **more: object) -> TrialRow:
 
 
 def sweep(*trials: TrialRow) -> Sweep:
-    own, best = (msgspec.convert({**settings(n), "samples_per_s": 1.0}, Row) for n in (0, 4))
+    own, best = (msgspec.convert({**settings(n), "samples_per_s": 1.0}, MeasuredSetting) for n in (0, 4))
     return Sweep(
         where="train.py:41", baseline=own, best=best, speedup=SpeedupRow(low=1.0, likely=2.0, high=3.0), ceiling=None,
         trials=list(trials), seconds=1.0, starts=1, stopped=False, effect="identical", says=[], folder="", written="",

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gputune.feeds.rows import DeviceRow, DiskRow, History, NetRow, Node, Pressure, RunRow, ShareRow, TaskRow
 from gputune.verdict.document import (
-    DeviceRow as Devices,
+    DeviceTotals as Devices,
 )
 from gputune.verdict.document import (
     FindingRow,

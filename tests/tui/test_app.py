@@ -14,7 +14,7 @@ from textual.widgets import OptionList
 
 from gputune.core.errors import GputuneError
 from gputune.feeds.rows import Curve, Past, ShareRow, TaskRow, Update
-from gputune.tui.app import Gputune, View
+from gputune.tui.app import Gputune, PageView
 from gputune.tui.pages.signals import task_key
 from gputune.tui.sheet import Sheet
 
@@ -116,16 +116,16 @@ def test_enter_goes_in_and_escape_comes_back_to_where_it_was(scene: Update) -> N
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
         await pilot.press("down", "down", "enter")
-        assert app.view == View("node", "m8")
+        assert app.view == PageView("node", "m8")
         await pilot.press("enter")
-        assert app.view == View("run", "m8/run")
+        assert app.view == PageView("run", "m8/run")
         await pilot.press("enter")
-        assert app.view == View("finding", "m8/run", "few-workers")
+        assert app.view == PageView("finding", "m8/run", "few-workers")
         await pilot.press("escape", "escape", "escape")
-        assert app.view == View("nodes")
+        assert app.view == PageView("nodes")
         assert app.query_one(Sheet).key == "node:m8"
         await pilot.press("escape")
-        assert app.view == View("nodes")
+        assert app.view == PageView("nodes")
 
     play(app, act)
 
@@ -152,7 +152,7 @@ def test_of_one_machine_its_own_screen_comes_first(node: Make, run: Make) -> Non
     app = Gputune(lambda: Told(Update(until=1, nodes=(node(),), runs=(run(),))))
 
     async def act(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.view == View("node", "m8"))
+        await until(pilot, lambda: app.view == PageView("node", "m8"))
         assert "8 devices" in lines(app)[0]
 
     play(app, act)
@@ -160,7 +160,7 @@ def test_of_one_machine_its_own_screen_comes_first(node: Make, run: Make) -> Non
 
 def test_looks_back_in_time_and_asks_the_feed_for_it(scene: Update) -> None:
     feed = Told(scene)
-    app = Gputune(lambda: feed, start=View("run", "m8/run"))
+    app = Gputune(lambda: feed, start=PageView("run", "m8/run"))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "train.py" in lines(app)[0])
@@ -180,7 +180,7 @@ def test_looks_back_in_time_and_asks_the_feed_for_it(scene: Update) -> None:
 
 
 def test_a_command_is_copied_by_enter(scene: Update) -> None:
-    app = Gputune(lambda: Told(scene), start=View("run", "m8/run"))
+    app = Gputune(lambda: Told(scene), start=PageView("run", "m8/run"))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "train.py" in lines(app)[0])
@@ -202,16 +202,16 @@ def test_the_mouse_marks_opens_sorts_and_presses_keys(scene: Update) -> None:
         await pilot.click(Sheet, offset=(5, 4))
         assert app.query_one(Sheet).key == "node:a"
         await pilot.click(Sheet, offset=(5, 4))
-        assert app.view == View("node", "a")
+        assert app.view == PageView("node", "a")
         await pilot.click(Sheet, offset=(lines(app)[-1].index("back"), 29))
-        assert app.view == View("nodes")
+        assert app.view == PageView("nodes")
 
     play(app, act)
 
 
 @pytest.mark.parametrize("size", [(20, 4), (80, 24), (300, 90), (1, 1)])
 def test_any_size_will_do(scene: Update, size: tuple[int, int]) -> None:
-    app = Gputune(lambda: Told(scene), start=View("run", "m8/run"))
+    app = Gputune(lambda: Told(scene), start=PageView("run", "m8/run"))
 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: bool(app.store.runs))
@@ -369,9 +369,9 @@ def test_a_signal_is_sent_once_it_was_confirmed_and_not_before(node: Make, run: 
     app = Gputune(lambda: Told(local(node, run)), send=send)
 
     async def act(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.view == View("node", "m8"))
+        await until(pilot, lambda: app.view == PageView("node", "m8"))
         await pilot.press("down", "enter")
-        assert app.view == View("signal", "m8", "4711.7")
+        assert app.view == PageView("signal", "m8", "4711.7")
         await pilot.press("down", "enter")
         assert "send SIGKILL to 4711 (python)?" in lines(app)[-1]
         await pilot.press("enter")
@@ -382,7 +382,7 @@ def test_a_signal_is_sent_once_it_was_confirmed_and_not_before(node: Make, run: 
         assert sent == [(4711, 7, "TERM")]
         assert "SIGTERM was sent to 4711" in lines(app)[-1]
         await pilot.press("escape")
-        assert app.view == View("node", "m8")
+        assert app.view == PageView("node", "m8")
         await pilot.press("y")
         assert len(sent) == 1
 
@@ -393,7 +393,7 @@ def test_without_leave_no_process_can_be_chosen(node: Make, run: Make) -> None:
     app = Gputune(lambda: Told(local(node, run)))
 
     async def act(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.view == View("node", "m8"))
+        await until(pilot, lambda: app.view == PageView("node", "m8"))
         await pilot.press("end", "enter")
         assert app.view.kind in {"node", "run"}
         app.query_one(Sheet).post_message(Sheet.Opened("signal:KILL"))
@@ -410,7 +410,7 @@ def test_a_process_that_has_ended_meanwhile_is_gone(node: Make, run: Make) -> No
     app = Gputune(lambda: feed, send=lambda task, name: "")
 
     async def act(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.view == View("node", "m8"))
+        await until(pilot, lambda: app.view == PageView("node", "m8"))
         await pilot.press("down", "enter")
         assert app.view.kind == "signal"
         app.post_message(Gputune.News(without))
@@ -428,12 +428,12 @@ def test_a_page_never_shows_another_run_that_has_got_the_same_folder(scene: Upda
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "3 nodes" in lines(app)[0])
         await pilot.press("down", "down", "enter", "enter")
-        assert app.view == View("run", "m8/run")
+        assert app.view == PageView("run", "m8/run")
         app.post_message(Gputune.News(another))
         await until(pilot, lambda: "run m8/run is not there" in "\n".join(lines(app)))
-        assert app.view == View("run", "m8/run")
+        assert app.view == PageView("run", "m8/run")
         await pilot.press("escape", "enter")  # who opens it anew sees it
-        assert app.view == View("run", "m8/run")
+        assert app.view == PageView("run", "m8/run")
         assert "is not there" not in "\n".join(lines(app))
 
     play(app, act)
@@ -446,7 +446,7 @@ def test_a_shared_device_has_a_screen_of_its_own(node: Make, run: Make, procs: M
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "2 nodes" in lines(app)[0])
         await pilot.press("down", "enter", "enter")
-        assert app.view == View("share", "m8/run")
+        assert app.view == PageView("share", "m8/run")
         assert "3 processes" in lines(app)[0]
         await pilot.press("left")
         assert "at 0:59 of 1:01" in lines(app)[0]
@@ -481,8 +481,8 @@ def test_no_name_reaches_the_terminal_as_a_command(node: Make, run: Make, verdic
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: bool(app.store.runs))
         views = (
-            View("nodes"), View("node", EVIL), View("run", EVIL), View("share", EVIL), View("finding", EVIL, EVIL),
-            View("signal", EVIL, "4711.7"),
+            PageView("nodes"), PageView("node", EVIL), PageView("run", EVIL), PageView("share", EVIL),
+            PageView("finding", EVIL, EVIL), PageView("signal", EVIL, "4711.7"),
         )  # fmt: skip
         for view in views:
             app._go(view)
@@ -496,12 +496,18 @@ def test_no_name_reaches_the_terminal_as_a_command(node: Make, run: Make, verdic
     play(app, act, (100, 60))
 
 
-def views_of(node: Any, run: Any) -> list[View]:
+def views_of(node: Any, run: Any) -> list[PageView]:
     """Return every screen that a node and a run have."""
     finding = run.verdict.findings[0].id
     task = next((task_key(node, task) for task in node.tasks if task_key(node, task)), "task:0.0")
-    own = [View("node", node.name), View("signal", node.name, task.removeprefix("task:"))]
-    return [View("nodes"), *own, View("run", run.id), View("share", run.id), View("finding", run.id, finding)]
+    own = [PageView("node", node.name), PageView("signal", node.name, task.removeprefix("task:"))]
+    return [
+        PageView("nodes"),
+        *own,
+        PageView("run", run.id),
+        PageView("share", run.id),
+        PageView("finding", run.id, finding),
+    ]
 
 
 def test_ten_thousand_names_through_the_widget_do_no_harm(rows: SimpleNamespace, names: Any) -> None:
@@ -514,7 +520,7 @@ def test_ten_thousand_names_through_the_widget_do_no_harm(rows: SimpleNamespace,
             node, run = rows.evil(names)
             gone = {"gone": (before[0].name,), "runs_gone": (before[1].id,)} if before else {}
             app.store.take(Update(until=2, nodes=(node, rows.node("b")), runs=(run,), note=names(), **gone))
-            before, app._views = (node, run), [View("nodes")]
+            before, app._views = (node, run), [PageView("nodes")]
             for view in views_of(node, run):
                 app._go(view)
                 assert rows.harm("".join(lines(app))) == [], (view, lines(app))
@@ -539,7 +545,7 @@ def test_from_a_node_one_key_leads_to_its_processes_and_another_to_their_run(nod
     async def act(pilot: Any) -> None:
         await until(pilot, lambda: app.view.kind == "node")
         await pilot.press("p")
-        assert app.view == View("processes", "m8")
+        assert app.view == PageView("processes", "m8")
         assert any("train.py --lr 3" in each for each in lines(app))
         await pilot.press("c")
         assert "CPU▾" in lines(app)[1]
@@ -556,7 +562,7 @@ def test_from_a_node_one_key_leads_to_its_processes_and_another_to_their_run(nod
         await pilot.press("escape")
         assert "· 5 processes" in lines(app)[0]
         await pilot.press("home", "enter")
-        assert app.view == View("run", "m8/run")
+        assert app.view == PageView("run", "m8/run")
 
     play(app, act, size=(80, 24))
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gputune.feeds.rows import NetRow, Node, ShareRow, TaskRow, Update
-from gputune.tui.lines import Look, Page
+from gputune.tui.lines import Canvas, Page
 from gputune.tui.pages.finding import finding_page
 from gputune.tui.pages.keys import keys_page
 from gputune.tui.pages.node import TASKS, node_page
@@ -35,7 +35,7 @@ def stored(*nodes: Any, runs: tuple[Any, ...] = ()) -> Store:
     return store
 
 
-def every(node: Any, run: Any, look: Look, finding: Any) -> dict[str, Page]:
+def every(node: Any, run: Any, look: Canvas, finding: Any) -> dict[str, Page]:
     """Return every page."""
     return {
         "nodes": NodesPage(stored(node, runs=(run,)), Shown(group="rack"), look),
@@ -53,13 +53,13 @@ def every(node: Any, run: Any, look: Look, finding: Any) -> dict[str, Page]:
 @pytest.mark.parametrize("width", [79, 99, 120, 159, 240, 400])
 def test_no_line_is_wider_than_the_screen(rows: SimpleNamespace, width: int, plain: bool) -> None:
     ranks = rows.run(verdict=rows.verdict(ranks=4, tuned=tuned()), procs=rows.procs())
-    for name, page in every(rows.node(), ranks, Look(width, 24, plain), rows.finding()).items():
+    for name, page in every(rows.node(), ranks, Canvas(width, 24, plain), rows.finding()).items():
         wide = [each for each in text(page).split("\n") if cell_len(each.rstrip()) > width]
         assert wide == [], name
 
 
 def test_a_node_is_one_line_with_what_holds_it_up(node: Make) -> None:
-    page = NodesPage(stored(node("m8"), node("m9", link="down", why="connection refused")), Shown(), Look(100, 24))
+    page = NodesPage(stored(node("m8"), node("m9", link="down", why="connection refused")), Shown(), Canvas(100, 24))
     assert page.head[0].text.startswith(" 2 nodes · 16 devices · 57% busy · ")
     assert "1 not reached" in page.head[0].text
     up, down = page.line(0).text, page.line(1).text
@@ -70,7 +70,7 @@ def test_a_node_is_one_line_with_what_holds_it_up(node: Make) -> None:
 
 
 def test_a_title_sorts_by_its_column(node: Make) -> None:
-    page = NodesPage(stored(node()), Shown(), Look(100, 24))
+    page = NodesPage(stored(node()), Shown(), Canvas(100, 24))
     title = page.head[1].text
     for name, order in (("NODE", "name"), ("BUSY", "busy"), ("SMP/S", "pace"), ("FINDING", "finding")):
         assert order_at(page.columns, title.index(name)) == order
@@ -79,30 +79,30 @@ def test_a_title_sorts_by_its_column(node: Make) -> None:
 
 def test_groups_have_a_line_of_their_own(node: Make) -> None:
     nodes = [node("a", rack="r2"), node("b", rack="r1"), node("c", rack="r2")]
-    page = NodesPage(stored(*nodes), Shown(group="rack"), Look())
+    page = NodesPage(stored(*nodes), Shown(group="rack"), Canvas())
     assert [page.line(k).text.split()[0] for k in range(len(page))] == ["r1", "●", "r2", "●", "●"]
     assert page.key(0) == ""
 
 
 def test_a_thousand_nodes_are_drawn_as_they_are_seen(node: Make) -> None:
     store = stored(*(node(f"n{k:04}") for k in range(1000)))
-    page = NodesPage(store, Shown("name", turned=True), Look())
+    page = NodesPage(store, Shown("name", turned=True), Canvas())
     assert (len(page), page.line(0).text[2:7], page.find("node:n0000")) == (1000, "n0999", 999)
 
 
 def test_the_ledger_adds_to_a_hundred(run: Make, verdict: Make) -> None:
-    lines = text(run_page(run(), Look(100, 40)))
+    lines = text(run_page(run(), Canvas(100, 40)))
     for told in ("loader.wait 57%", "step 36%", "startup 4%", "checkpoint 2%", "other 1%"):
         assert told in lines
     thirds = verdict(ledger=[LedgerRow(span=name, seconds=1.0, share=1 / 3) for name in ("step", "sync", "startup")])
     percents = [
-        int(word[:-1]) for word in text(run_page(run(verdict=thirds), Look())).split() if word in {"33%", "34%"}
+        int(word[:-1]) for word in text(run_page(run(verdict=thirds), Canvas())).split() if word in {"33%", "34%"}
     ]
     assert sorted(percents)[-3:] == [33, 33, 34]
 
 
 def test_a_run_says_how_it_went_what_was_found_and_what_to_type(run: Make) -> None:
-    lines = text(run_page(run(), Look(100, 40)))
+    lines = text(run_page(run(), Canvas(100, 40)))
     for told in (
         "train.py", "ended", "855 samples/s", "3,100 batches", "NVIDIA H200 41% busy", "device busy", "loader wait",
         "samples/s", "few-workers", "×2.2 (1.9–2.3)", "train.py:41", "gputune prove gputune-runs/run few-workers",
@@ -113,22 +113,22 @@ def test_a_run_says_how_it_went_what_was_found_and_what_to_type(run: Make) -> No
 
 
 def test_the_slowest_rank_is_marked(run: Make, verdict: Make) -> None:
-    lines = text(run_page(run(verdict=verdict(ranks=4)), Look(120, 40))).split("\n")
+    lines = text(run_page(run(verdict=verdict(ranks=4)), Canvas(120, 40))).split("\n")
     (slowest,) = [each for each in lines if "slowest" in each]
     assert slowest.split()[0] == "2"
-    assert "slowest" not in text(run_page(run(verdict=verdict(ranks=2)), Look(120, 40)))
+    assert "slowest" not in text(run_page(run(verdict=verdict(ranks=2)), Canvas(120, 40)))
 
 
 def test_a_moment_is_read_where_the_cursor_stands(run: Make) -> None:
-    page = run_page(run(at=12.0), Look(100, 40), cursor=12.0)
+    page = run_page(run(at=12.0), Canvas(100, 40), cursor=12.0)
     assert page.head[1].text.startswith(" at 0:12 of 1:01 · judged as of then")
     assert "│" in text(page)
-    judging = run_page(run(), Look(100, 40), cursor=12.0)
+    judging = run_page(run(), Canvas(100, 40), cursor=12.0)
     assert "judging as of then" in judging.head[1].text
 
 
 def test_a_run_without_a_verdict_says_so(run: Make) -> None:
-    assert "no verdict yet" in text(run_page(run(verdict=None, state="live"), Look()))
+    assert "no verdict yet" in text(run_page(run(verdict=None, state="live"), Canvas()))
 
 
 def test_a_command_with_a_space_is_quoted_and_a_secret_place_is_none(run: Make) -> None:
@@ -155,21 +155,21 @@ def test_the_sweep_of_a_run_is_typed_as_the_run_was(run: Make, command: tuple[st
 
 
 def test_a_finding_says_what_would_prove_it_wrong(run: Make, finding: Make) -> None:
-    lines = text(finding_page(run(), finding(), Look()))
+    lines = text(finding_page(run(), finding(), Canvas()))
     for told in ("set num_workers=6", "replay of the measured times", "below 1,600", "waiting", "0.57", "What it sees"):
         assert told in lines
-    assert "has no advisor `../../x`" in text(finding_page(run(), finding(id="../../x"), Look()))
+    assert "has no advisor `../../x`" in text(finding_page(run(), finding(id="../../x"), Canvas()))
 
 
 def test_a_finding_says_on_what_its_effect_rests(run: Make, finding: Make) -> None:
     effects = {"changes-order": "the order of the samples changes", "unknown": "not known: compare the loss"}
     for effect, told in effects.items():
-        assert f"{told}: it draws" in text(finding_page(run(), finding(effect=effect, because="it draws"), Look()))
+        assert f"{told}: it draws" in text(finding_page(run(), finding(effect=effect, because="it draws"), Canvas()))
 
 
 def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, device: Make) -> None:
     held = replace(node(), devices=(device(0, held="power cap", temperature=90.0), device(1, busy=None)))
-    lines = text(node_page(held, [run()], Look(120, 40)))
+    lines = text(node_page(held, [run()], Canvas(120, 40)))
     for told in (
         "held by power cap",
         "90°C",
@@ -185,20 +185,20 @@ def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, 
 
 
 def test_processes_of_a_role_come_to_a_line_that_is_none_of_them(node: Make) -> None:
-    lines = text(node_page(node(), [], Look(100, 40))).split("\n")
+    lines = text(node_page(node(), [], Canvas(100, 40))).split("\n")
     (summed,) = [each for each in lines if "Σ" in each]
     assert summed.split() == ["Σ", "170%", "1.86G", "2", "workers"]
-    assert "sum " in text(node_page(node(), [], Look(100, 40, plain=True)))
+    assert "sum " in text(node_page(node(), [], Canvas(100, 40, plain=True)))
 
 
 def test_more_processes_than_there_is_room_for_are_counted(node: Make) -> None:
     many = tuple(TaskRow(pid=k + 1, name="python", role="worker", run="m8/run") for k in range(TASKS + 3))
-    lines = text(node_page(node(tasks=many), [], Look(100, 40)))
+    lines = text(node_page(node(tasks=many), [], Canvas(100, 40)))
     assert "       3 more, which use less" in lines
 
 
 def test_a_share_is_a_row_a_process(run: Make, procs: Make) -> None:
-    lines = text(share_page(run(procs=procs(), verdict=None), Look(100, 24)))
+    lines = text(share_page(run(procs=procs(), verdict=None), Canvas(100, 24)))
     assert "1 failed" in lines
     assert "logs/2.log" in lines
     assert lines.count("30%") == 3
@@ -212,17 +212,17 @@ def test_a_share_says_who_runs_how_they_end_and_what_they_do_together(run: Make,
         replace(third, state="waiting", rate=None, pid=None, name="fold1"),
     )
     shown = run(procs=rows, verdict=None, state="live", packed="3 at once did 160 samples/s")
-    lines = text(share_page(shown, Look(100, 24)))
+    lines = text(share_page(shown, Canvas(100, 24)))
     for told in ("3 processes", "80.0 samples/s in all", "1 ended", "1 failed", "SIGKILL", "out of memory"):
         assert told in lines
     for told in ("running", "waiting", "fold1", "1.86G", "3 at once did 160 samples/s", "pace in samples/s"):
         assert told in lines
-    assert "as they are now" in text(run_page(shown, Look(100, 24), cursor=12.0))
+    assert "as they are now" in text(run_page(shown, Canvas(100, 24), cursor=12.0))
 
 
 def test_disks_and_networks_take_the_lines_that_they_need(node: Make) -> None:
     nets = tuple(NetRow(name=f"eth{k}", received=1e6, sent=2e6) for k in range(5))
-    lines = text(node_page(node(nets=nets), [], Look(79, 24))).split("\n")
+    lines = text(node_page(node(nets=nets), [], Canvas(79, 24))).split("\n")
     assert sum("MB/s in" in each for each in lines) > 1
     assert all(any(f"eth{k} 1.00MB/s in 2.00MB/s out" in each for each in lines) for k in range(5))
 
@@ -230,13 +230,13 @@ def test_disks_and_networks_take_the_lines_that_they_need(node: Make) -> None:
 def test_only_processes_of_runs_on_this_machine_can_be_chosen(node: Make, run: Make) -> None:
     tasks = tuple(replace(task, started=7) for task in node().tasks)
     here, away = node(link="local", tasks=tasks), node(link="up", tasks=tasks)
-    page = node_page(here, [run()], Look(100, 40), task_key)
+    page = node_page(here, [run()], Canvas(100, 40), task_key)
     keys = [page.key(k) for k in range(len(page)) if page.key(k)]
     assert keys == ["run:m8/run", "task:4711.7", "task:4712.7", "task:4713.7"]
     assert not any(
-        page.key(k).startswith("task") for page in [node_page(away, [], Look(), task_key)] for k in range(len(page))
+        page.key(k).startswith("task") for page in [node_page(away, [], Canvas(), task_key)] for k in range(len(page))
     )
-    for other in (node_page(away, [], Look(), task_key), node_page(here, [], Look())):
+    for other in (node_page(away, [], Canvas(), task_key), node_page(here, [], Canvas())):
         assert not any(other.key(k) for k in range(len(other)))
     assert task_of(here, "4711.7") == tasks[0]
     assert task_of(here, "4711.8") is None
@@ -245,7 +245,7 @@ def test_only_processes_of_runs_on_this_machine_can_be_chosen(node: Make, run: M
 
 def test_a_signal_is_explained_and_asked_about(node: Make, run: Make) -> None:
     task = node().tasks[0]
-    page = signals_page(task, run(), Look(80, 24))
+    page = signals_page(task, run(), Canvas(80, 24))
     assert [page.key(k) for k in range(len(page)) if page.key(k)] == [
         f"signal:{n}" for n in ("TERM", "KILL", "STOP", "CONT")
     ]
@@ -257,7 +257,7 @@ def test_ten_thousand_names_do_no_harm(rows: SimpleNamespace, names: Any) -> Non
     while names.count < 10_000:
         node, run = rows.evil(names)
         finding = run.verdict.findings[0]
-        for name, page in every(node, run, Look(names.chance.choice([79, 120]), 24), finding).items():
+        for name, page in every(node, run, Canvas(names.chance.choice([79, 120]), 24), finding).items():
             shown = text(page).replace("\n", "")
             assert rows.harm(shown) == [], (name, shown)
 
@@ -283,7 +283,7 @@ OFF = {"pin_memory": False, "persistent_workers": False}
 
 
 def test_what_was_tuned_stands_below_the_loaders(run: Make, verdict: Make) -> None:
-    shown = text(run_page(run(verdict=verdict(tuned=tuned(differs="other random numbers"))), Look(100, 24)))
+    shown = text(run_page(run(verdict=verdict(tuned=tuned(differs="other random numbers"))), Canvas(100, 24)))
     below = shown[shown.index(" LOADER ") :]
     assert " num_workers=4 prefetch_factor=2 serves at train.py:41 since 0:42: ×3.8 (3.7–3.9) the script's own" in below
     assert " other random numbers" in below
@@ -306,14 +306,14 @@ def test_what_was_tuned_stands_below_the_loaders(run: Make, verdict: Make) -> No
 )
 def test_how_a_tuning_stands_is_said(run: Make, verdict: Make, state: str, live: bool, says: str) -> None:
     stands = tuned(state=state, now=None, tries=[], why="it waits 1% of the time")
-    shown = text(run_page(run(state="live" if live else "ended", verdict=verdict(tuned=stands)), Look(100, 24)))
+    shown = text(run_page(run(state="live" if live else "ended", verdict=verdict(tuned=stands)), Canvas(100, 24)))
     assert f" {says}\n" in shown
     assert (" TUNING " if live and state in {"waiting", "trying"} else " TUNED ") in shown
     assert "PREDICTED" not in shown
 
 
 def test_a_run_that_was_not_to_be_tuned_says_nothing_of_it(run: Make) -> None:
-    assert "TUN" not in text(run_page(run(), Look(100, 24)))
+    assert "TUN" not in text(run_page(run(), Canvas(100, 24)))
 
 
 def test_a_run_that_failed_says_so_first_with_its_last_lines_and_its_log(run: Make, verdict: Make) -> None:
@@ -322,7 +322,7 @@ def test_a_run_that_failed_says_so_first_with_its_last_lines_and_its_log(run: Ma
     )
     failed = run(exit_code=1, log="runs/run.log", last=("Traceback", "RuntimeError: the disk is full"),
                  verdict=verdict(exit_code=1, error=error))  # fmt: skip
-    page = run_page(failed, Look(80, 24))
+    page = run_page(failed, Canvas(80, 24))
     shown = [each.text.rstrip() for each in page.head] + [page.line(k).text.rstrip() for k in range(8)]
     assert shown[0].startswith(" train.py status 1 1:01")
     assert shown[2:7] == [
@@ -333,14 +333,14 @@ def test_a_run_that_failed_says_so_first_with_its_last_lines_and_its_log(run: Ma
         "  all of its output: runs/run.log",
     ]
     assert page.key(4) == "copy:runs/run.log"
-    assert "RuntimeError" in text(node_page(Node(name="m8"), [failed], Look(100, 24)))
-    assert "FAILED" not in text(run_page(run(exit_code=0), Look(80, 24)))
+    assert "RuntimeError" in text(node_page(Node(name="m8"), [failed], Canvas(100, 24)))
+    assert "FAILED" not in text(run_page(run(exit_code=0), Canvas(80, 24)))
 
 
 @pytest.mark.parametrize(
     ("code", "told"), [(1, "status 1"), (-9, "SIGKILL"), (137, "status 137 (SIGKILL)"), (-200, "signal 200")]
 )
 def test_a_signal_is_called_by_its_name(run: Make, code: int, told: str) -> None:
-    assert told in text(run_page(run(exit_code=code), Look(120, 24)))
+    assert told in text(run_page(run(exit_code=code), Canvas(120, 24)))
     row = ShareRow(index=0, exit_code=code, why="RuntimeError: x")
-    assert (told if code < 0 else f"ended {code}")[:8] in text(share_page(run(procs=(row,)), Look(120, 24)))
+    assert (told if code < 0 else f"ended {code}")[:8] in text(share_page(run(procs=(row,)), Canvas(120, 24)))

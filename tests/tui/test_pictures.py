@@ -17,7 +17,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from gputune.feeds.rows import Update
-from gputune.tui.app import Gputune, View
+from gputune.tui.app import Gputune, PageView
 from gputune.tui.roles import DARK, LIGHT
 from gputune.tui.sheet import Sheet
 
@@ -25,7 +25,7 @@ Make = Callable[..., Any]
 PICTURES = Path(__file__).parent / "pictures"
 PATIENCE = 60.0  # s
 WIDE, HIGH = 8, 17  # of a cell, in the SVG's own unit
-FINDING = View("finding", "m8/run", "few-workers")
+FINDING = PageView("finding", "m8/run", "few-workers")
 
 
 class Told:
@@ -82,15 +82,15 @@ def compared(file: Path, drawn: str) -> None:
 @pytest.mark.parametrize(
     ("name", "view", "size", "plain"),
     [
-        ("nodes", View("nodes"), (80, 24), False),
-        ("node", View("node", "m8"), (120, 40), False),
-        ("run", View("run", "m8/run"), (80, 24), False),
-        ("run-plain", View("run", "m8/run"), (80, 24), True),
+        ("nodes", PageView("nodes"), (80, 24), False),
+        ("node", PageView("node", "m8"), (120, 40), False),
+        ("run", PageView("run", "m8/run"), (80, 24), False),
+        ("run-plain", PageView("run", "m8/run"), (80, 24), True),
         ("finding", FINDING, (80, 24), False),
     ],
 )
 def test_a_screen_looks_as_it_is_drawn_here(
-    scene: Update, name: str, view: View, size: tuple[int, int], plain: bool
+    scene: Update, name: str, view: PageView, size: tuple[int, int], plain: bool
 ) -> None:
     app = Gputune(lambda: Told(scene), start=view, plain=plain)
     text = "".join(f"{strip.text.rstrip()}\n" for strip in strips(app, size))
@@ -100,14 +100,14 @@ def test_a_screen_looks_as_it_is_drawn_here(
 @pytest.mark.parametrize(
     ("name", "view", "looks"),
     [
-        ("nodes-dark", View("nodes"), {}),
-        ("run-light", View("run", "m8/run"), {"dark": False}),
-        ("run-no-colour", View("run", "m8/run"), {"colour": False}),
-        ("share-dark", View("share", "m8/run"), {}),
+        ("nodes-dark", PageView("nodes"), {}),
+        ("run-light", PageView("run", "m8/run"), {"dark": False}),
+        ("run-no-colour", PageView("run", "m8/run"), {"colour": False}),
+        ("share-dark", PageView("share", "m8/run"), {}),
     ],
 )
 def test_a_screen_has_the_colours_that_it_has_here(
-    rows: SimpleNamespace, name: str, view: View, looks: dict[str, bool]
+    rows: SimpleNamespace, name: str, view: PageView, looks: dict[str, bool]
 ) -> None:
     shared = {"procs": rows.procs()} if view.kind == "share" else {}
     update = Update(until=1, nodes=(rows.node("a", rack="r2"), rows.node("m8")), runs=(rows.run(**shared),))

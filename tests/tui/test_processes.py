@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from gputune.feeds.rows import TaskRow
-from gputune.tui.lines import Look
+from gputune.tui.lines import Canvas
 from gputune.tui.pages.processes import BY, Listing, ProcessesPage, as_tree, order_at, process_key
 
 Make = Callable[..., Any]
@@ -39,7 +39,7 @@ TASKS = (
 
 def page(node: Make, listing: Listing = USUAL, width: int = 79, tasks: tuple[TaskRow, ...] = TASKS) -> ProcessesPage:
     """Return the page of a node with these processes."""
-    return ProcessesPage(node("m8", tasks=tasks), listing, Look(width, 24), process_key)
+    return ProcessesPage(node("m8", tasks=tasks), listing, Canvas(width, 24), process_key)
 
 
 def pids(shown: ProcessesPage) -> list[int]:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from gputune.feeds import signalling
 from gputune.feeds.local import LocalFeed
-from gputune.tui.app import Gputune, View
+from gputune.tui.app import Gputune, PageView
 from gputune.tui.sheet import Sheet
 
 PATIENCE = 60.0  # s
@@ -61,7 +61,7 @@ def test_a_process_of_a_watched_run_is_ended_from_the_screen(tmp_path: Path) -> 
             await pilot.press("y")
             await until(pilot, app, f"SIGKILL was sent to {pid}")
             await pilot.press("escape")
-            assert app.view == View("node", "here")
+            assert app.view == PageView("node", "here")
 
     with subprocess.Popen(watch, cwd=tmp_path, stdin=subprocess.DEVNULL) as watched:
         try:

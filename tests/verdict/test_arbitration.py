@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.core.finding import NO_CHANGE, Finding, Speedup
-from gputune.features import Device, Epoch, Features, Loader, Machine, Meeting, Process
+from gputune.features import Device, Epoch, Features, Loader, Machine, Process, SyncRound
 from gputune.verdict.arbitration import CLOSE, GROUPS, ceiling, claimed, settle, uncovered
 
 
@@ -262,7 +262,9 @@ def job(*waits: float, step: float = 0.010, rounds: int = 50) -> Features:
             pid=10 + rank, rank=rank, world_size=len(waits), wall=loop, inclusive={}, loop=loop, batches=rounds,
             samples=rounds, optimizer_steps=rounds, in_loop={"loader.wait": rounds * waits[rank]},
             ledger={name: rounds * s for name, s in spent(waits[rank], max(owns) - own, step).items()},
-            meetings=tuple(Meeting(number=k, own=own, apart=max(owns) - own, ranks=len(waits)) for k in range(rounds)),
+            meetings=tuple(
+                SyncRound(number=k, own=own, apart=max(owns) - own, ranks=len(waits)) for k in range(rounds)
+            ),
         )
         for rank, own in enumerate(owns)
     )  # fmt: skip

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gputune.features import DeviceStep, Meeting, Process
+from gputune.features import DeviceStep, Process, SyncRound
 from gputune.verdict.device_ledger import device_ledger
 
 
-def process(compute: float | None, *, meetings: tuple[Meeting, ...] = (), **more: float) -> Process:
+def process(compute: float | None, *, meetings: tuple[SyncRound, ...] = (), **more: float) -> Process:
     """Return a process whose device's step is 10 ms: 1 starved, 2 of copies, and so much of kernels."""
     step = DeviceStep(
         **{
@@ -53,7 +53,7 @@ def test_kernels_and_gaps_are_unknown_together_where_no_step_was_worked_off_in_o
 
 
 def test_standing_for_other_ranks_is_no_compute() -> None:
-    stood = tuple(Meeting(number=n, own=0.008, apart=0.002, on_device=True) for n in range(30))
+    stood = tuple(SyncRound(number=n, own=0.008, apart=0.002, on_device=True) for n in range(30))
     job = process(0.006, meetings=stood)
     for told in (device_ledger(job), device_ledger(replace(job, batches=0))):  # with a DataLoader, and without
         assert told["communication"] == pytest.approx(0.2)

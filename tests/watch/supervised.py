@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-from gputune.launch.link import Link, Plan, Started
+from gputune.launch.link import PipeEnd, Plan, Started
 from gputune.launch.supervisor import supervise
 
 STOPS = {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
@@ -24,7 +24,7 @@ def run(argv: tuple[str, ...]) -> int:
     if pid:
         return pid
 
-    def record(link: Link, _run: dict[str, object]) -> int:
+    def record(link: PipeEnd, _run: dict[str, object]) -> int:
         link.send(Plan(argv, {}, "", {}, keeps_stdout=False))
         while isinstance(link.receive(), Started):
             pass

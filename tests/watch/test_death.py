@@ -151,9 +151,9 @@ def hopeless(how: str, tmp_path: Path) -> tuple[str, ...]:
 
 AGAIN = "the recorder was killed again and again (SIGKILL)"
 LOSSES = {
-    "o.Outcome.judge = lambda *_: time.sleep(60)": "the recorder gave none within 2 s of the command's end",
-    "o.Outcome.judge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)": AGAIN,
-    "o.Outcome.judge = lambda *_: os._exit(9)": "the recorder failed again and again (status 9)",
+    "o.RunOutcome.judge = lambda *_: time.sleep(60)": "the recorder gave none within 2 s of the command's end",
+    "o.RunOutcome.judge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)": AGAIN,
+    "o.RunOutcome.judge = lambda *_: os._exit(9)": "the recorder failed again and again (status 9)",
 }
 
 

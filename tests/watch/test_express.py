@@ -6,8 +6,8 @@ import pytest
 
 from gputune import cli
 from gputune.launch import express
-from gputune.launch.link import Link
-from gputune.launch.run import Wishes
+from gputune.launch.link import PipeEnd
+from gputune.launch.run import WatchOptions
 from gputune.watching import starting
 
 PLAIN = [
@@ -66,17 +66,19 @@ FOR_CLICK = [
 ]
 
 
-def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wishes | None:
-    got: list[Wishes] = []
+def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> WatchOptions | None:
+    got: list[WatchOptions] = []
     monkeypatch.setattr(starting, "watch", lambda wishes, link, troubles: got.append(wishes) or 0)
-    cli.run(["watch", *arguments], Link(-1, -1))
+    cli.run(["watch", *arguments], PipeEnd(-1, -1))
     return got[0] if got else None
 
 
 @pytest.mark.parametrize("arguments", PLAIN)
 def test_both_roads_lead_to_the_same_wishes(arguments, monkeypatch) -> None:
     short, long = express.wishes(arguments), ordinary(arguments, monkeypatch)
-    assert [getattr(short, name) for name in Wishes.__slots__] == [getattr(long, name) for name in Wishes.__slots__]
+    assert [getattr(short, name) for name in WatchOptions.__slots__] == [
+        getattr(long, name) for name in WatchOptions.__slots__
+    ]
 
 
 @pytest.mark.parametrize("arguments", FOR_CLICK)

@@ -58,7 +58,7 @@ def only_said_once(done: "subprocess.CompletedProcess[str]") -> None:
         "import gputune.report.terminal; gputune.report.terminal.render = fail",
         "import gputune.recording; gputune.recording.Recording.create = fail",
         "import gputune.recording.writing as w; w.Recording._write = fail",
-        "import gputune.watching.recorder.outcome as o; o.Outcome.__init__ = fail",
+        "import gputune.watching.recorder.outcome as o; o.RunOutcome.__init__ = fail",
         "import gputune.watching.recorder.life as l; l.Life.__init__ = fail",
     ],
 )

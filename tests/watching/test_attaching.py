@@ -11,10 +11,10 @@ from gputune.core.errors import GputuneError
 from gputune.host import ptrace
 from gputune.watching import attaching
 from gputune.watching.attaching import (
+    IsShell,
     NoSuchProcess,
     NotPython,
     Ourselves,
-    Shell,
     SomebodyElses,
     Worker,
     check,
@@ -86,11 +86,11 @@ def test_so_can_one_that_another_program_has_started(proc) -> None:
 def test_a_shell_is_no_training_and_its_python_is_named(proc, command) -> None:
     """A terminal's shell has this very gputune below it, and whatever is typed next."""
     proc.add(90, command, exe="/bin/bash")
-    with pytest.raises(Shell, match="process 90 is a shell") as refused:
+    with pytest.raises(IsShell, match="process 90 is a shell") as refused:
         check(proc.root, 90)
     assert "pgrep" in refused.value.hint
     proc.add(91, "python train.py", parent=90)
-    with pytest.raises(Shell) as refused:
+    with pytest.raises(IsShell) as refused:
         check(proc.root, 90)
     assert "`gputune watch --pid 91`" in refused.value.hint
     assert refused.value.status == 2

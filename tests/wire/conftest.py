@@ -16,7 +16,19 @@ from gputune.recording.rows import ROWS
 from gputune.wire import credentials
 from gputune.wire.address import Address
 from gputune.wire.door import Door
-from gputune.wire.messages import MACHINE, PROTOCOL, Ask, Column, Hello, Link, News, Place, Rows, Since, WhichLink
+from gputune.wire.messages import (
+    MACHINE,
+    PROTOCOL,
+    Ask,
+    CursorFields,
+    Hello,
+    LinkRate,
+    MetricColumn,
+    News,
+    RowsHeader,
+    Since,
+    WhichLink,
+)
 from gputune.wire.server import Service
 
 CORES = Metric("cpu.busy", "cores", "Cores in use.")
@@ -45,18 +57,18 @@ class Shelf:
             raise GputuneError("there is no such run here", hint="")
         return b"{}"
 
-    def pull(self, ask: Ask) -> tuple[pa.RecordBatch, Rows]:
+    def pull(self, ask: Ask) -> tuple[pa.RecordBatch, RowsHeader]:
         self.calls += 1
         if ask.run != MACHINE:
             raise GputuneError("there is no such run here", hint="")
         rows = [(k, [0], [k / 2]) for k in range(3)][ask.since.row :]
         columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(ROWS)]
-        said = Rows(
+        said = RowsHeader(
             protocol=self.protocol,
             run=ask.run,
             rows=len(rows),
-            next=Place(1, 3, 1, "frames"),
-            columns=(Column(0, declaration(CORES, "")),),
+            next=CursorFields(1, 3, 1, "frames"),
+            columns=(MetricColumn(0, declaration(CORES, "")),),
             anew=True,
             more=False,
             missed=False,
@@ -65,9 +77,9 @@ class Shelf:
         )
         return pa.RecordBatch.from_arrays(columns, schema=ROWS), said
 
-    def link(self, ask: WhichLink) -> Link:
+    def link(self, ask: WhichLink) -> LinkRate:
         self.calls += 1
-        return Link(
+        return LinkRate(
             sent=1e8,
             sent_at_least=False,
             received=9e7,

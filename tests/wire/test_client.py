@@ -17,9 +17,9 @@ from pyarrow import flight
 from gputune.recording.rows import ROWS
 from gputune.wire import credentials, failing
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.credentials import Credentials
-from gputune.wire.messages import LARGEST_ANSWER, META, PROTOCOL, Place, Since
+from gputune.wire.messages import LARGEST_ANSWER, META, PROTOCOL, CursorFields, Since
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def known(made: Path) -> Credentials:
     return credentials.read(made, credentials.CLIENT)
 
 
-def failed(address: Address, known: Credentials | None = None) -> Failed:
+def failed(address: Address, known: Credentials | None = None) -> AgentFailed:
     """Return how asking for news fails."""
-    far = Far(address, known)
+    far = AgentClient(address, known)
     try:
-        with pytest.raises(Failed) as error:
+        with pytest.raises(AgentFailed) as error:
             far.news(Since())
         return error.value
     finally:
@@ -47,11 +47,11 @@ def test_somebody_elses_socket_is_not_asked(local: Address, monkeypatch: pytest.
 
 
 def test_an_agent_answers_on_its_socket(local: Address) -> None:
-    far = Far(local)
+    far = AgentClient(local)
     assert far.hello().host == "m8"
     assert far.news(Since()).life == "abc"
     assert far.document("machine", "run.json") == b"{}"
-    pulled = far.pull("machine", Place())
+    pulled = far.pull("machine", CursorFields())
     assert [row.values for row in pulled.rows] == [[(0, 0.0)], [(0, 0.5)], [(0, 1.0)]]
     assert pulled.columns[0][0].name == "cpu.busy"
     assert far.pull("machine", pulled.said.next).rows == []
@@ -61,17 +61,17 @@ def test_an_agent_answers_on_its_socket(local: Address) -> None:
 def test_an_agent_answers_behind_its_door(
     behind_a_door: Callable[..., Address], made: Path, known: Credentials
 ) -> None:
-    far = Far(behind_a_door(made), known)
+    far = AgentClient(behind_a_door(made), known)
     assert far.news(Since()).life == "abc"
-    assert len(far.pull("machine", Place()).rows) == 3
+    assert len(far.pull("machine", CursorFields()).rows) == 3
     assert abs(far.offset) <= far.uncertain < 5
     far.close()
 
 
 def test_an_agent_that_was_away_is_asked_anew(local: Address, shelf: Any, tmp_path: Path) -> None:
-    far = Far(local)
-    gone = Far(Address("m9", path=str(tmp_path / "none.sock")))
-    with pytest.raises(Failed):
+    far = AgentClient(local)
+    gone = AgentClient(Address("m9", path=str(tmp_path / "none.sock")))
+    with pytest.raises(AgentFailed):
         gone.news(Since())
     Path(local.path).rename(tmp_path / "none.sock")
     assert gone.news(Since()).life == "abc"
@@ -80,11 +80,11 @@ def test_an_agent_that_was_away_is_asked_anew(local: Address, shelf: Any, tmp_pa
 
 
 def test_what_the_agent_says_no_to_is_told_in_its_words(local: Address) -> None:
-    far = Far(local)
-    with pytest.raises(Failed, match="there is no such run here"):
+    far = AgentClient(local)
+    with pytest.raises(AgentFailed, match="there is no such run here"):
         far.document("other", "run.json")
-    with pytest.raises(Failed, match="there is no such run here"):
-        far.pull("other", Place())
+    with pytest.raises(AgentFailed, match="there is no such run here"):
+        far.pull("other", CursorFields())
     far.close()
 
 
@@ -198,9 +198,9 @@ def test_another_version(local: Address, shelf: Any) -> None:
     error = failed(local)
     assert error.state == "foreign"
     assert f"speaks version {PROTOCOL + 1}" in error.why
-    far = Far(local)
-    with pytest.raises(Failed, match="speaks version"):
-        far.pull("machine", Place())
+    far = AgentClient(local)
+    with pytest.raises(AgentFailed, match="speaks version"):
+        far.pull("machine", CursorFields())
     far.close()
 
 
@@ -281,24 +281,24 @@ def rows(count: int, **changes: object) -> pa.Table:
 )
 def test_samples_that_are_none_are_not_believed(liar: Liar, tmp_path: Path, table: pa.Table) -> None:
     liar.table = table
-    far = Far(Address("m8", path=str(tmp_path / "liar.sock")))
-    with pytest.raises(Failed):
-        far.pull("machine", Place())
+    far = AgentClient(Address("m8", path=str(tmp_path / "liar.sock")))
+    with pytest.raises(AgentFailed):
+        far.pull("machine", CursorFields())
     far.close()
 
 
 def test_names_of_columns_are_made_harmless(liar: Liar, tmp_path: Path) -> None:
     evil = json.dumps(["gpu.busy\x1b]52;c;x\x07", "\u202e", "", "gauge", "gpu", "0\x1b[2J"])
     liar.table = rows(1, columns=[[0, evil]])
-    far = Far(Address("m8", path=str(tmp_path / "liar.sock")))
-    metric, instance = far.pull("machine", Place()).columns[0]
+    far = AgentClient(Address("m8", path=str(tmp_path / "liar.sock")))
+    metric, instance = far.pull("machine", CursorFields()).columns[0]
     for text in (metric.name, metric.unit, instance):
         assert not any(ord(c) < 32 or c == "\u202e" for c in text)
     far.close()
 
 
 def test_a_clock_is_known_as_well_as_the_answer_was_quick(local: Address) -> None:
-    far = Far(local)
+    far = AgentClient(local)
     assert math.isinf(far.uncertain)
     far.hello()
     assert abs(far.offset) <= far.uncertain
@@ -312,8 +312,8 @@ def test_words_of_an_agent_are_made_harmless(local: Address, shelf: Any) -> None
         raise GputuneError("\x1b]52;c;evil\x07", hint="")
 
     shelf.document = document
-    far = Far(local)
-    with pytest.raises(Failed) as error:
+    far = AgentClient(local)
+    with pytest.raises(AgentFailed) as error:
         far.document("machine", "run.json")
     assert "\x1b" not in str(error.value)
     far.close()
@@ -329,8 +329,8 @@ def test_a_link_that_falls_silent_while_samples_are_asked_for_costs_seconds(
     over = threading.Event()
     monkeypatch.setattr("gputune.wire.client.PATIENCE_SAMPLES", 0.5)
     monkeypatch.setattr(type(liar), "do_get", lambda *_: over.wait(20))
-    far = Far(Address("m8", path=str(tmp_path / "liar.sock")))
-    with pytest.raises(Failed, match="did not answer in time"):
-        far.pull("machine", Place())
+    far = AgentClient(Address("m8", path=str(tmp_path / "liar.sock")))
+    with pytest.raises(AgentFailed, match="did not answer in time"):
+        far.pull("machine", CursorFields())
     over.set()
     far.close()

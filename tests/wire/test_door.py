@@ -12,7 +12,7 @@ import pytest
 from gputune.core.errors import BadUsage
 from gputune.wire import credentials, door
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 
 
 def connected(address: Address, folder: Path, alpn: str = "h2") -> ssl.SSLSocket:
@@ -42,7 +42,7 @@ def test_who_sends_too_much_is_sent_away(behind_a_door: Callable[..., Address], 
             for _ in range(100):
                 peer.sendall(bytes(door.BURST // 10))
         assert is_closed(peer)
-    far = Far(address, credentials.read(made, credentials.CLIENT))
+    far = AgentClient(address, credentials.read(made, credentials.CLIENT))
     assert far.hello().host == "m8"
     far.close()
 
@@ -58,7 +58,7 @@ def test_one_address_cannot_take_all_places(behind_a_door: Callable[..., Address
 def test_a_peer_that_never_speaks_holds_up_nobody(behind_a_door: Callable[..., Address], made: Path) -> None:
     address = behind_a_door(made)
     with socket.create_connection((address.host, address.port), 20) as silent:
-        far = Far(address, credentials.read(made, credentials.CLIENT))
+        far = AgentClient(address, credentials.read(made, credentials.CLIENT))
         assert far.hello().host == "m8"
         far.close()
         assert is_closed(silent)  # once its time for the handshake is over
@@ -89,14 +89,14 @@ def test_who_gets_no_answer_is_sent_away_and_makes_room(
     monkeypatch.setattr(door, "MOST_OF_ONE", 4)
     address = behind_a_door(made)
     known = credentials.read(made, credentials.CLIENT)
-    far = Far(address, known)
+    far = AgentClient(address, known)
     assert far.hello().host == "m8"
     strangers = [connected(address, made) for _ in range(3)]
     for peer in strangers:
         peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
     assert all(is_closed(peer) for peer in strangers)
-    another = Far(address, replace(known, token="wrong" * 8))
-    with pytest.raises(Failed, match="token"):
+    another = AgentClient(address, replace(known, token="wrong" * 8))
+    with pytest.raises(AgentFailed, match="token"):
         another.hello()
     assert far.hello().host == "m8"  # whose connection is older than all of theirs
     for each in (*strangers, far, another):
@@ -121,7 +121,7 @@ def test_a_port_in_use_is_told_with_the_next_one(made: Path, tmp_path: Path) -> 
     context = credentials.context(made / "server", mutual=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(door.Taken) as refused:
+        with pytest.raises(door.AgentPortTaken) as refused:
             door.Door("127.0.0.1", port, context, tmp_path / "x", ["token"])
     assert f"port {port} of `127.0.0.1` is in use" in str(refused.value)
     assert f"--listen 127.0.0.1:{port + 1}" in str(refused.value)
@@ -155,7 +155,7 @@ def test_who_has_the_token_before_gets_in_until_the_next_one(
         known.append(credentials.read(tmp_path / "c", credentials.CLIENT))
     address = behind_a_door(tmp_path / "c")
     for own, refused in zip(known, (True, False, False), strict=True):
-        far = Far(address, own)
-        with pytest.raises(Failed, match="token") if refused else nullcontext():
+        far = AgentClient(address, own)
+        with pytest.raises(AgentFailed, match="token") if refused else nullcontext():
             assert far.hello().host == "m8"
         far.close()

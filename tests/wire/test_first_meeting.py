@@ -9,7 +9,7 @@ import msgspec
 from gputune.nodes.round import UPDATES, Update
 from gputune.wire import link_rate, messages
 
-KINDS = [Update, link_rate.Wish, link_rate.Flow, *(
+KINDS = [Update, link_rate.LinkRateRequest, link_rate.Transferred, *(
     kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 )]
 sys.setswitchinterval(1e-6)

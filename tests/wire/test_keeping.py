@@ -7,9 +7,9 @@ from typing import Any
 
 from gputune.core.sample import Metric, Sample
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Pulled, Row
-from gputune.wire.keeping import Reader, keepers
-from gputune.wire.messages import Place
+from gputune.wire.client import AgentFailed, Pulled, TickSamples
+from gputune.wire.keeping import RunReader, keepers
+from gputune.wire.messages import CursorFields
 
 CORES = Metric("cpu.busy", "cores", "Cores in use.")
 M8 = Address("m8", path="/none")
@@ -22,25 +22,25 @@ class Answers:
         self.rows = rows
         self.chance = random.Random(3)
 
-    def pull(self, run: str, since: Place, only: Any = ()) -> Pulled:
+    def pull(self, run: str, since: CursorFields, only: Any = ()) -> Pulled:
         if self.chance.random() < 0.3:
-            raise Failed(M8, "down", "did not answer in time")
+            raise AgentFailed(M8, "down", "did not answer in time")
         end = min(self.rows, since.row + 10)
         said: Any = SimpleNamespace(
-            anew=since.known == 0, next=Place(1, end, 1, "frames"), more=end < self.rows, missed=False, clocks=0
+            anew=since.known == 0, next=CursorFields(1, end, 1, "frames"), more=end < self.rows, missed=False, clocks=0
         )
         columns = {0: (CORES, "")} if since.known == 0 else {}
-        return Pulled(said, columns, [Row(k, [(0, k / 2), (9, 1.0)]) for k in range(since.row, end)])
+        return Pulled(said, columns, [TickSamples(k, [(0, k / 2), (9, 1.0)]) for k in range(since.row, end)])
 
 
 def test_every_row_comes_once_however_many_answers_fail() -> None:
     answers: Any = Answers(95)
-    reader, found = Reader(answers), list[Any]()
+    reader, found = RunReader(answers), list[Any]()
     more = True
     while more:
         try:
             ticks, more = reader.step()
-        except Failed:
+        except AgentFailed:
             continue
         found += ticks
     assert [tick[0].t for tick in found] == list(range(95))

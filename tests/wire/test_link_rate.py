@@ -16,7 +16,7 @@ from gputune.wire import credentials, link_rate
 from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials
 from gputune.wire.door import Door
-from gputune.wire.link_rate import Flow, NoLink, bounded, measure
+from gputune.wire.link_rate import NoLink, Transferred, bounded, measure
 from gputune.wire.messages import LINK_ALPN, LONGEST_ASK
 
 PACE = 8e6  # B/s of the narrow link, each way
@@ -99,8 +99,8 @@ def test_a_quick_link_is_measured_in_a_moment(
     ids=["link", "half", "unknown", "unsaid"],
 )
 def test_a_link_that_was_not_waited_for_carries_at_least_so_much(pressed: list[float | None], at_least: bool) -> None:
-    counted = Flow(moved=1, seconds=1.0)
-    flows = [(counted, Flow(moved=1, seconds=1.0, pressed=share)) for share in pressed] or [(counted, None)] * 4
+    counted = Transferred(moved=1, seconds=1.0)
+    flows = [(counted, Transferred(moved=1, seconds=1.0, pressed=share)) for share in pressed] or [(counted, None)] * 4
     assert link_rate._at_least(flows) is at_least
 
 

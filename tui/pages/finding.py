@@ -7,7 +7,7 @@ from gputune.core import plugins
 from gputune.core.hygiene import clean
 from gputune.feeds.rows import RunRow
 from gputune.tui import words
-from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Canvas, Line, Lines, fit, line, paragraph, titled
 from gputune.verdict.document import FindingRow
 
 ADVISORS = "gputune.advisors"
@@ -22,7 +22,7 @@ EFFECTS = {
 }
 
 
-def finding_page(run: RunRow, finding: FindingRow, look: Look) -> Lines:
+def finding_page(run: RunRow, finding: FindingRow, look: Canvas) -> Lines:
     """Return the page of a finding."""
     width = look.width
     gain = finding.speedup

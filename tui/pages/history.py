@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gputune.feeds.rows import History
 from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot
-from gputune.tui.lines import Line, Look, beside, fit, line, titled
+from gputune.tui.lines import Canvas, Line, beside, fit, line, titled
 
 TWO = 64  # columns from which on two plots stand side by side
 LOWEST, HIGHEST = 3, 9  # lines of a plot
@@ -14,7 +14,7 @@ GAPS = 3  # that are named
 TICKS, TICK = 4, 12  # stretches of the axis at the most, and cells of one at the least
 
 
-class Series(NamedTuple):
+class PlotSeries(NamedTuple):
     """One plot: its name, its values, the value at its top, and its role."""
 
     name: str
@@ -27,7 +27,7 @@ class Series(NamedTuple):
         return words.percent(value) if self.role in {"busy", "wait"} else words.pace(value)
 
 
-class Frame(NamedTuple):
+class PlotArea(NamedTuple):
     """The room of one plot, in cells; `at` is the point that is looked at, None for the latest."""
 
     width: int
@@ -36,7 +36,7 @@ class Frame(NamedTuple):
     plain: bool
 
 
-def history_lines(history: History, look: Look, length: float, cursor: float | None) -> list[Line]:
+def history_lines(history: History, look: Canvas, length: float, cursor: float | None) -> list[Line]:
     """Return the plots, two side by side where there is room, and the axis of time below."""
     count = len(history.busy)
     title = titled(" HOW IT WENT", look.width, "<- -> to look back " if look.plain else "← → to look back ")
@@ -45,7 +45,7 @@ def history_lines(history: History, look: Look, length: float, cursor: float | N
     across = 2 if look.width >= TWO else 1
     width = max(1, (look.width - 2 - 2 * (across - 1)) // across)
     height = min(HIGHEST, max(LOWEST, (look.height - 18) // (4 // across)))
-    frame = Frame(width, height, None if cursor is None else _place(history, cursor), look.plain)
+    frame = PlotArea(width, height, None if cursor is None else _place(history, cursor), look.plain)
     blocks = [_plot(series, frame) for series in _shown(history)]
     lines: list[Line] = [title]
     for first in range(0, len(blocks), across):
@@ -57,7 +57,7 @@ def history_lines(history: History, look: Look, length: float, cursor: float | N
     return [*lines, *_gaps(history, look)]
 
 
-def _axis(began: float, end: float, frame: Frame) -> Line:
+def _axis(began: float, end: float, frame: PlotArea) -> Line:
     """Return the axis of time, s since the run's start: both ends, and quarters where there is room."""
     mark, ticks, text = "'" if frame.plain else "╵", max(1, min(TICKS, frame.width // TICK)), ""
     for tick in range(ticks):
@@ -66,7 +66,7 @@ def _axis(began: float, end: float, frame: Frame) -> Line:
     return line((f" {text:<{max(0, frame.width - len(last))}}{last}", "dim"))
 
 
-def _gaps(history: History, look: Look) -> list[Line]:
+def _gaps(history: History, look: Canvas) -> list[Line]:
     """Return when nothing could be read, the longest such times, in a line."""
     longest = sorted(history.gaps, key=lambda gap: -gap[1])[:GAPS]
     told = [f"{words.lasted(length)} at {words.clock(began)}" for began, length in sorted(longest)]
@@ -75,18 +75,18 @@ def _gaps(history: History, look: Look) -> list[Line]:
     return [line((fit(said, look.width), "warn"))] if told else []
 
 
-def _shown(history: History) -> list[Series]:
+def _shown(history: History) -> list[PlotSeries]:
     """Return the series of which anything is known."""
     series = [
-        Series("device busy", history.busy, 1.0, "busy"),
-        Series("loader wait", history.wait, 1.0, "wait"),
-        Series(history.unit, history.rate, ceiling(history.rate), "pace"),
-        Series("batches ready", history.queue, ceiling(history.queue), "queue"),
+        PlotSeries("device busy", history.busy, 1.0, "busy"),
+        PlotSeries("loader wait", history.wait, 1.0, "wait"),
+        PlotSeries(history.unit, history.rate, ceiling(history.rate), "pace"),
+        PlotSeries("batches ready", history.queue, ceiling(history.queue), "queue"),
     ]
     return [s for s in series if any(value is not None for value in s.values)] or series[:1]
 
 
-def _plot(series: Series, frame: Frame) -> list[Line]:
+def _plot(series: PlotSeries, frame: PlotArea) -> list[Line]:
     values, width = series.values, frame.width
     place = _latest(values) if frame.at is None else frame.at
     value = values[place] if place is not None and place < len(values) else None

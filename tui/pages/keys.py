@@ -1,6 +1,6 @@
 """The page of `?`: every key, and how the signs are to be read."""
 
-from gputune.tui.lines import EMPTY, Lines, Look, fit, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Canvas, Lines, fit, line, paragraph, titled
 
 KEYS = (
     ("everywhere", ""),
@@ -43,7 +43,7 @@ SIGNS = (
 )
 
 
-def keys_page(look: Look) -> Lines:
+def keys_page(look: Canvas) -> Lines:
     """Return the page."""
     found = []
     for key, says in KEYS:

@@ -9,7 +9,7 @@ from gputune.core.hygiene import clean
 from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, heat
-from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, harmless, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, harmless, line, paragraph, titled
 from gputune.tui.pages.nodes import FINE, FULL, tone
 from gputune.tui.pages.processes import KeyOf, cards_of, ranks_of, short_list
 
@@ -30,7 +30,7 @@ def no_key(_node: Node, _task: TaskRow) -> str:
 
 
 def node_page(
-    node: Node, runs: Sequence[RunRow], look: Look, key: KeyOf = no_key, curves: Sequence[Line] = ()
+    node: Node, runs: Sequence[RunRow], look: Canvas, key: KeyOf = no_key, curves: Sequence[Line] = ()
 ) -> Lines:
     """Return the page of a node. `key`: what Enter opens on the line of a process; `curves`: how the machine went."""
     width = look.width
@@ -48,7 +48,7 @@ def node_page(
     return Lines((head(node, look),), lines)
 
 
-def head(node: Node, look: Look) -> Line:
+def head(node: Node, look: Canvas) -> Line:
     """Return what the node comes to, in one line."""
     facts = [node.name, f"{len(node.devices)} device{'' if len(node.devices) == 1 else 's'}"]
     facts += [f"{words.percent(node.busy)} busy"] if words.known(node.busy) is not None else []
@@ -59,7 +59,7 @@ def head(node: Node, look: Look) -> Line:
     return line((fit(" " + " · ".join(facts), look.width), "title"))
 
 
-def devices(node: Node, look: Look) -> list[Line]:
+def devices(node: Node, look: Canvas) -> list[Line]:
     """Return a line a device; one that nothing is known of says so."""
     if not node.devices:
         return [titled(" DEVICES", look.width), line(("  none can be read", "dim"))]
@@ -71,7 +71,7 @@ def devices(node: Node, look: Look) -> list[Line]:
     return [line((fit(title, look.width), "section")), *(device_line(d, name, wide, look) for d in node.devices)]
 
 
-def device_line(device: DeviceRow, name: int, wide: int, look: Look) -> Line:
+def device_line(device: DeviceRow, name: int, wide: int, look: Canvas) -> Line:
     """Return one device."""
     used, total = words.known(device.memory_used), words.known(device.memory_total)
     filled = used / total if used is not None and total else None
@@ -93,7 +93,7 @@ def device_line(device: DeviceRow, name: int, wide: int, look: Look) -> Line:
     return line(*spans)
 
 
-def host(node: Node, look: Look) -> list[Line]:
+def host(node: Node, look: Canvas) -> list[Line]:
     """Return the CPUs one by one, memory, what tasks wait for, disks and network."""
     used, of = words.known(node.cpu), words.known(node.cpus)
     share = used / of if used is not None and of else None
@@ -118,7 +118,7 @@ def host(node: Node, look: Look) -> list[Line]:
     return found
 
 
-def _memory(node: Node, look: Look) -> Line:
+def _memory(node: Node, look: Canvas) -> Line:
     used, total = words.known(node.memory_used), words.known(node.memory_total)
     share = used / total if used is not None and total else None
     shm = f" · /dev/shm {words.size(node.shm_free)} free of {words.size(node.shm_total)}" if node.shm_total else ""
@@ -138,7 +138,7 @@ def _pressure(node: Node) -> Line:
     return line(*spans)
 
 
-def _traffic(node: Node, look: Look) -> list[Line]:
+def _traffic(node: Node, look: Canvas) -> list[Line]:
     """Return disks and networks, each whole, in as many lines as they need."""
     parts = [
         *(
@@ -158,7 +158,7 @@ def _traffic(node: Node, look: Look) -> list[Line]:
     return [line(("  traffic " if not at else " " * 10, "label"), (text, "")) for at, text in enumerate(rows)]
 
 
-def run_lines(node: Node, runs: Sequence[RunRow], look: Look) -> list[Line]:
+def run_lines(node: Node, runs: Sequence[RunRow], look: Canvas) -> list[Line]:
     """Return the runs: two lines each, what it is and how it goes, and where it lies."""
     name = 14 if look.width < NARROW else 24
     title = f" RUNS  KIND  {fit('NAME', name)}     PID CARDS RANKS     TIME   SMP/S  FINDING"
@@ -173,7 +173,7 @@ def _where(run: RunRow) -> str:
     return " · ".join(filter(None, (run.folder, clean(shlex.join(run.command), 300))))
 
 
-def run_line(node: Node | None, run: RunRow, look: Look, name: int = 14) -> Line:
+def run_line(node: Node | None, run: RunRow, look: Canvas, name: int = 14) -> Line:
     """Return one run: whether it lives, what it is, its processes and devices, how it goes, and the best finding."""
     verdict = run.recent or run.verdict
     rate = run.present.rate if run.present is not None else verdict.samples_per_s if verdict is not None else None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gputune.feeds.rows import Node
 from gputune.tui import words
 from gputune.tui.drawing import heat, spark
-from gputune.tui.lines import Line, Look, Span, column_at, fit, line
+from gputune.tui.lines import Canvas, Line, Span, column_at, fit, line
 from gputune.tui.store import Store, group_of, ordered
 
 MARKS = {
@@ -27,7 +27,7 @@ FULL = 0.95  # of memory
 LARGE_GAIN = 1.25  # as finding.SEVERE
 
 
-class Column(NamedTuple):
+class NodeColumn(NamedTuple):
     """One column: its title, width (at the least), what it sorts by, from which width of the screen on it is shown."""
 
     id: str
@@ -39,16 +39,16 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("name", "NODE", 14, "name", align="<"),
-    Column("devices", "DEVICES", 8, "busy", align="<"),
-    Column("busy", "BUSY", 5, "busy"),
-    Column("trail", "LAST MINUTES", 16, "busy", 104, "<"),
-    Column("memory", "MEM", 5, "memory"),
-    Column("power", "POWER", 6, "power"),
-    Column("cpu", "CPU", 5, "", 116),
-    Column("wait", "WAIT", 5, "wait"),
-    Column("pace", "SMP/S", 6, "pace"),
-    Column("finding", "FINDING", 10, "finding", align="<"),
+    NodeColumn("name", "NODE", 14, "name", align="<"),
+    NodeColumn("devices", "DEVICES", 8, "busy", align="<"),
+    NodeColumn("busy", "BUSY", 5, "busy"),
+    NodeColumn("trail", "LAST MINUTES", 16, "busy", 104, "<"),
+    NodeColumn("memory", "MEM", 5, "memory"),
+    NodeColumn("power", "POWER", 6, "power"),
+    NodeColumn("cpu", "CPU", 5, "", 116),
+    NodeColumn("wait", "WAIT", 5, "wait"),
+    NodeColumn("pace", "SMP/S", 6, "pace"),
+    NodeColumn("finding", "FINDING", 10, "finding", align="<"),
 )
 WIDENED = ("finding", "name", "trail", "devices")  # who gets room that is left, in turn
 
@@ -65,7 +65,7 @@ class Shown(NamedTuple):
 class NodesPage:
     """The page of all nodes. Lines are made as they are shown: of a thousand nodes a screen has room for forty."""
 
-    def __init__(self, store: Store, shown: Shown, look: Look) -> None:
+    def __init__(self, store: Store, shown: Shown, look: Canvas) -> None:
         self._store = store
         self._look = look
         self._made: dict[int, Line] = {}
@@ -121,7 +121,7 @@ def most_devices(store: Store) -> int:
     return max((len(node.devices) for node in store.nodes.values()), default=0)
 
 
-def widths(width: int, devices: int) -> list[Column]:
+def widths(width: int, devices: int) -> list[NodeColumn]:
     """Return the columns that a screen of `width` cells has room for, made as wide as it allows."""
     shown = {column.id: column for column in COLUMNS if width >= column.least}
     left = width - 2 - sum(column.width + 1 for column in shown.values())
@@ -136,7 +136,7 @@ def widths(width: int, devices: int) -> list[Column]:
     return list(shown.values())
 
 
-def summary(nodes: Sequence[Node], every: int, shown: Shown, look: Look) -> Line:
+def summary(nodes: Sequence[Node], every: int, shown: Shown, look: Canvas) -> Line:
     """Return what all nodes that are shown come to together."""
     devices = sum(len(node.devices) for node in nodes)
     busy = [value for node in nodes for d in node.devices if (value := words.known(d.busy)) is not None]
@@ -157,7 +157,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def heading(columns: Sequence[Column], shown: Shown, look: Look) -> Line:
+def heading(columns: Sequence[NodeColumn], shown: Shown, look: Canvas) -> Line:
     """Return the titles; the one that it is sorted by is marked."""
     spans: list[Span] = [("  ", "head")]
     for column in columns:
@@ -167,13 +167,13 @@ def heading(columns: Sequence[Column], shown: Shown, look: Look) -> Line:
     return Line(tuple(spans))
 
 
-def order_at(columns: Sequence[Column], x: int) -> str:
+def order_at(columns: Sequence[NodeColumn], x: int) -> str:
     """Return what the title at column `x` of the screen sorts by, empty for nothing."""
     column = column_at(columns, x, begin=2)
     return column.order if column is not None else ""
 
 
-def node_line(node: Node, trail: Sequence[float | None], columns: Sequence[Column], look: Look) -> Line:
+def node_line(node: Node, trail: Sequence[float | None], columns: Sequence[NodeColumn], look: Canvas) -> Line:
     """Return one node. What is wrong with its link stands where else its figures would be."""
     mark, role = MARKS[node.link]
     if look.plain:
@@ -190,49 +190,49 @@ def node_line(node: Node, trail: Sequence[float | None], columns: Sequence[Colum
     return Line(tuple(spans), f"node:{node.name}")
 
 
-Cell = Callable[[Node, Sequence[float | None], Column, Look], Span]
+Cell = Callable[[Node, Sequence[float | None], NodeColumn, Canvas], Span]
 
 
-def _name(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _name(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     return fit(node.name, column.width), "name"
 
 
-def _devices(node: Node, _trail: Sequence[float | None], column: Column, look: Look) -> Span:
+def _devices(node: Node, _trail: Sequence[float | None], column: NodeColumn, look: Canvas) -> Span:
     return heat([device.busy for device in node.devices], column.width, plain=look.plain), "busy"
 
 
-def _busy(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _busy(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     return words.percent(node.busy).rjust(column.width), tone(node.busy)
 
 
-def _trail(_node: Node, trail: Sequence[float | None], column: Column, look: Look) -> Span:
+def _trail(_node: Node, trail: Sequence[float | None], column: NodeColumn, look: Canvas) -> Span:
     return spark(trail, column.width, plain=look.plain), "busy"
 
 
-def _memory(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _memory(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     return words.percent(node.filled).rjust(column.width), "warn" if (words.known(node.filled) or 0) >= FULL else ""
 
 
-def _power(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _power(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     held = any(device.held for device in node.devices)
     return words.watts(node.power).rjust(column.width), "warn" if held else ""
 
 
-def _cpu(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _cpu(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     used, of = words.known(node.cpu), words.known(node.cpus)
     return words.percent(used / of if used is not None and of else None).rjust(column.width), ""
 
 
-def _wait(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _wait(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     role = "bad" if (words.known(node.wait) or 0) >= WAITING else ""
     return words.percent(node.wait).rjust(column.width), role
 
 
-def _pace(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _pace(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     return words.pace(node.rate).rjust(column.width), ""
 
 
-def _finding(node: Node, _trail: Sequence[float | None], column: Column, _look: Look) -> Span:
+def _finding(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
     if not node.finding:
         return " " * column.width, ""
     gain = words.times(node.gain) if (words.known(node.gain) or 0) > 1 else ""

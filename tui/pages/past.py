@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gputune.feeds.rows import Curve, Past
 from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot, resample, spark
-from gputune.tui.lines import EMPTY, Line, Look, Span, beside, fit, line, titled
+from gputune.tui.lines import EMPTY, Canvas, Line, Span, beside, fit, line, titled
 
 TWO = 150  # columns from which on devices and host stand side by side
 HIGH = 40  # lines from which on all curves are shown unasked
@@ -23,7 +23,7 @@ SPANS = (("the last 5 minutes", 300, "%H:%M:%S"), ("the last 2 hours", 7200, "%H
 ROLES = {"main": "training", "worker": "workers", "other": "helpers"}
 
 
-class Kind(NamedTuple):
+class FigureKind(NamedTuple):
     """How a figure is written: its name, its values in words, its colour, the top of its axis where none is told."""
 
     name: str
@@ -34,22 +34,22 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "busy": Kind("busy", words.percent, "busy", 1.0, device=True),
-    "memory": Kind("memory", words.size, "memory", device=True),
-    "power": Kind("power", words.watts, "warn", device=True),
-    "temperature": Kind("temp", words.degrees, "wait", 100.0, device=True),
-    "cpu": Kind("CPUs", words.cores, "cpu"),
-    "cpu by role": Kind("CPUs", words.cores, "cpu"),
-    "host memory": Kind("host memory", words.size, "memory"),
-    "disk read": Kind("disk read", words.flow, "pace"),
-    "disk written": Kind("disk written", words.flow, "pace"),
-    "net in": Kind("network in", words.flow, "queue"),
-    "net out": Kind("network out", words.flow, "queue"),
+    "busy": FigureKind("busy", words.percent, "busy", 1.0, device=True),
+    "memory": FigureKind("memory", words.size, "memory", device=True),
+    "power": FigureKind("power", words.watts, "warn", device=True),
+    "temperature": FigureKind("temp", words.degrees, "wait", 100.0, device=True),
+    "cpu": FigureKind("CPUs", words.cores, "cpu"),
+    "cpu by role": FigureKind("CPUs", words.cores, "cpu"),
+    "host memory": FigureKind("host memory", words.size, "memory"),
+    "disk read": FigureKind("disk read", words.flow, "pace"),
+    "disk written": FigureKind("disk written", words.flow, "pace"),
+    "net in": FigureKind("network in", words.flow, "queue"),
+    "net out": FigureKind("network out", words.flow, "queue"),
 }
 SMALL = frozenset({"busy", "cpu", "host memory"})
 
 
-class Frame(NamedTuple):
+class CurveArea(NamedTuple):
     """The room of one curve in cells, the values that its whole axis has, and the cell that is looked at, if any."""
 
     width: int
@@ -60,7 +60,7 @@ class Frame(NamedTuple):
 
 
 def past_lines(
-    past: Past | None, look: Look, *, span: int, cursor: float | None = None, whole: bool = False
+    past: Past | None, look: Canvas, *, span: int, cursor: float | None = None, whole: bool = False
 ) -> list[Line]:
     """Return the section. `cursor`: the Unix time at which values are read off; `whole`: on a small screen as well."""
     says, seconds, clock = SPANS[span]
@@ -77,7 +77,7 @@ def past_lines(
     at = None if cursor is None else min(width - 1, max(0, int((cursor - end + seconds) / seconds * width)))
     rows = max(len(left), len(right)) if across == 2 else len(left) + len(right)
     height = min(HIGHEST, max(1, (look.height - REST) // max(1, rows))) if whole else 1
-    frame = Frame(width, height, round(seconds / past.step), at, look.plain)
+    frame = CurveArea(width, height, round(seconds / past.step), at, look.plain)
     blocks = [[row for curve in curves for row in _curve(curve, frame)] for curves in (left, right)]
     axis = _axis(end - seconds, end, clock, frame)
     if across == 2:
@@ -104,7 +104,7 @@ def _name(curve: Curve) -> str:
     return f"{whom} {kind.name}".strip() if not kind.device else f"{whom:>2} {kind.name}"
 
 
-def _curve(curve: Curve, frame: Frame) -> list[Line]:
+def _curve(curve: Curve, frame: CurveArea) -> list[Line]:
     """Return one curve: its name, the ends of its axis, its values, and the latest or the one that is looked at."""
     kind = KINDS[curve.what]
     values: list[Value] = [*[None] * (frame.points - len(curve.values)), *curve.values]
@@ -130,7 +130,7 @@ def _curve(curve: Curve, frame: Frame) -> list[Line]:
     return found
 
 
-def _cut(row: str, frame: Frame, role: str) -> list[Span]:
+def _cut(row: str, frame: CurveArea, role: str) -> list[Span]:
     """Return a row of a curve, with the mark of the moment that is looked at."""
     if frame.at is None:
         return [(row, role)]
@@ -138,7 +138,7 @@ def _cut(row: str, frame: Frame, role: str) -> list[Span]:
     return [(row[: frame.at], role), (mark, "cursor"), (row[frame.at + 1 :], role)]
 
 
-def _axis(began: float, end: float, clock: str, frame: Frame) -> Line:
+def _axis(began: float, end: float, clock: str, frame: CurveArea) -> Line:
     """Return the axis of time, with the time of day at each tick."""
     mark = "'" if frame.plain else "╵"
     ticks = max(1, min(TICKS, frame.width // TICK))
@@ -151,7 +151,7 @@ def _axis(began: float, end: float, clock: str, frame: Frame) -> Line:
     return line((" " * (NAME + AXIS + 2) + text[: frame.width], "dim"))
 
 
-def _gaps(past: Past, look: Look, clock: str) -> list[Line]:
+def _gaps(past: Past, look: Canvas, clock: str) -> list[Line]:
     """Return when nothing could be read, the longest such times, in a line."""
     longest = sorted(sorted(past.gaps, key=lambda gap: -gap[1])[:GAPS])
     told = [f"{words.lasted(s)} at {time.strftime(clock, time.localtime(at))}" for at, s in longest]

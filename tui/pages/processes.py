@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from gputune.feeds.rows import Node, TaskRow
 from gputune.tui import words
-from gputune.tui.lines import Line, Look, Span, column_at, fit, line, titled
+from gputune.tui.lines import Canvas, Line, Span, column_at, fit, line, titled
 
 ROLES = ("main", "worker", "other", "foreign")
 NAMES = {"main": "training", "worker": "worker", "other": "helper", "foreign": ""}
@@ -26,7 +26,7 @@ class Listing(NamedTuple):
     tree: bool = False
 
 
-class Column(NamedTuple):
+class ProcessColumn(NamedTuple):
     """One column: the key that sorts by it, its title and width, from which width of the screen on it is shown."""
 
     key: str
@@ -44,19 +44,25 @@ def _rank(task: TaskRow) -> int:
 
 
 COLUMNS = (
-    Column("i", "PID", 7, lambda t: str(t.pid), lambda t: -t.pid, role="dim"),
-    Column("u", "USER", 8, lambda t: t.user, lambda t: t.user or None, align="<"),
-    Column("o", "ROLE", 8, lambda t: NAMES.get(t.role, t.role), lambda t: -_rank(t), 96, "<", "good"),
-    Column("k", "RANK", 4, lambda t: "" if t.rank is None else str(t.rank), lambda t: t.rank, 104),
-    Column("d", "DEVICE", 6, lambda t: t.device, lambda t: t.device or None, align="<"),
-    Column("b", "BUSY", 4, lambda t: _on(t, words.percent(t.device_share)), lambda t: t.device_share, role="busy"),
-    Column("x", "DEVMEM", 6, lambda t: _on(t, words.size(t.device_memory)), lambda t: t.device_memory, role="memory"),
-    Column("c", "CPU", 5, lambda t: words.percent(t.cpu), lambda t: t.cpu, role="cpu"),
-    Column("m", "MEM", 5, lambda t: words.size(t.memory), lambda t: t.memory, role="memory"),
-    Column("a", "AGE", 5, lambda t: words.lasted(t.age), lambda t: t.age),
-    Column("r", "RUN", 16, lambda t: t.run.rpartition("/")[2], lambda t: t.run or None, 128, "<", "dim"),
+    ProcessColumn("i", "PID", 7, lambda t: str(t.pid), lambda t: -t.pid, role="dim"),
+    ProcessColumn("u", "USER", 8, lambda t: t.user, lambda t: t.user or None, align="<"),
+    ProcessColumn("o", "ROLE", 8, lambda t: NAMES.get(t.role, t.role), lambda t: -_rank(t), 96, "<", "good"),
+    ProcessColumn("k", "RANK", 4, lambda t: "" if t.rank is None else str(t.rank), lambda t: t.rank, 104),
+    ProcessColumn("d", "DEVICE", 6, lambda t: t.device, lambda t: t.device or None, align="<"),
+    ProcessColumn(
+        "b", "BUSY", 4, lambda t: _on(t, words.percent(t.device_share)), lambda t: t.device_share, role="busy"
+    ),
+    ProcessColumn(
+        "x", "DEVMEM", 6, lambda t: _on(t, words.size(t.device_memory)), lambda t: t.device_memory, role="memory"
+    ),
+    ProcessColumn("c", "CPU", 5, lambda t: words.percent(t.cpu), lambda t: t.cpu, role="cpu"),
+    ProcessColumn("m", "MEM", 5, lambda t: words.size(t.memory), lambda t: t.memory, role="memory"),
+    ProcessColumn("a", "AGE", 5, lambda t: words.lasted(t.age), lambda t: t.age),
+    ProcessColumn("r", "RUN", 16, lambda t: t.run.rpartition("/")[2], lambda t: t.run or None, 128, "<", "dim"),
 )
-COMMAND = Column("n", "COMMAND", 10, lambda t: t.command or t.name, lambda t: t.command or t.name, 0, "<", "name")
+COMMAND = ProcessColumn(
+    "n", "COMMAND", 10, lambda t: t.command or t.name, lambda t: t.command or t.name, 0, "<", "name"
+)
 BY = {column.key: column for column in (*COLUMNS, COMMAND)}
 RISING = frozenset({"u", "d", "k", "r", "n"})  # columns that are read from their least on
 
@@ -66,14 +72,14 @@ def _on(task: TaskRow, text: str) -> str:
     return text if task.device else ""
 
 
-def columns_of(look: Look) -> list[Column]:
+def columns_of(look: Canvas) -> list[ProcessColumn]:
     """Return the columns that there is room for, the command last, with what room is left."""
     shown = [column for column in COLUMNS if look.width >= column.least]
     left = look.width - sum(column.width + 1 for column in shown)
     return [*shown, COMMAND._replace(width=max(COMMAND.width, left))]
 
 
-def heading(columns: Sequence[Column], listing: Listing, look: Look) -> Line:
+def heading(columns: Sequence[ProcessColumn], listing: Listing, look: Canvas) -> Line:
     """Return the titles; the one that it is sorted by is marked."""
     spans: list[Span] = []
     for column in columns:
@@ -83,13 +89,13 @@ def heading(columns: Sequence[Column], listing: Listing, look: Look) -> Line:
     return Line(tuple(spans))
 
 
-def order_at(columns: Sequence[Column], x: int) -> str:
+def order_at(columns: Sequence[ProcessColumn], x: int) -> str:
     """Return the key of the column at cell `x`, empty for none."""
     column = column_at(columns, x)
     return column.key if column is not None else ""
 
 
-def task_line(task: TaskRow, columns: Sequence[Column], key: str = "", indent: str = "") -> Line:
+def task_line(task: TaskRow, columns: Sequence[ProcessColumn], key: str = "", indent: str = "") -> Line:
     """Return one process."""
     spans: list[Span] = []
     for column in columns:
@@ -101,7 +107,7 @@ def task_line(task: TaskRow, columns: Sequence[Column], key: str = "", indent: s
     return line(*spans, key=key)
 
 
-def sums(tasks: Iterable[TaskRow], columns: Sequence[Column], look: Look) -> list[Line]:
+def sums(tasks: Iterable[TaskRow], columns: Sequence[ProcessColumn], look: Canvas) -> list[Line]:
     """Return what each role of which there are several comes to, as sums that are marked as such."""
     every, found = list(tasks), []
     for role in ROLES:
@@ -170,7 +176,7 @@ def as_tree(tasks: Sequence[TaskRow]) -> Iterator[tuple[TaskRow, int]]:
 class ProcessesPage:
     """The page. Lines are made as they are shown: there may be thousands."""
 
-    def __init__(self, node: Node, listing: Listing, look: Look, key: KeyOf) -> None:
+    def __init__(self, node: Node, listing: Listing, look: Canvas, key: KeyOf) -> None:
         self._node, self._look, self._key = node, look, key
         self.columns = columns_of(look)
         tasks = ordered(node.tasks, listing)
@@ -200,7 +206,7 @@ class ProcessesPage:
         return self._keys.get(key, -1)
 
 
-def summary(node: Node, tasks: Sequence[TaskRow], listing: Listing, look: Look) -> Line:
+def summary(node: Node, tasks: Sequence[TaskRow], listing: Listing, look: Canvas) -> Line:
     """Return how many are shown, and what was asked for."""
     count = f"{len(tasks)} of {len(node.tasks)}" if len(tasks) != len(node.tasks) else str(len(tasks))
     facts = [f" {node.name} · {count} processes of runs, on devices, or at work"]
@@ -216,7 +222,7 @@ def process_key(_node: Node, task: TaskRow) -> str:
     return f"process:{task.pid}.{task.started}"
 
 
-def short_list(node: Node, look: Look, key: KeyOf, most: int, note: str = "") -> list[Line]:
+def short_list(node: Node, look: Canvas, key: KeyOf, most: int, note: str = "") -> list[Line]:
     """Return the section of a node's page: sums, and so many processes that use most."""
     if not node.tasks:
         return []

@@ -11,7 +11,7 @@ from gputune.features import COVERED
 from gputune.feeds.rows import Present, RunRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, stretches
-from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, line, paragraph, titled
 from gputune.tui.pages.history import history_lines
 from gputune.tui.pages.share import share_lines
 from gputune.tui.pages.tuned import tuned_lines
@@ -24,7 +24,7 @@ SLOW = 1.05  # times the median rank's own time
 WHERE = 28  # cells of a place in the code
 
 
-def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bool = False) -> Lines:
+def run_page(run: RunRow, look: Canvas, *, cursor: float | None = None, window: bool = False) -> Lines:
     """Return the page of a run. `cursor`: s since its start at which series are read; `window`: of the last minute.
 
     A line's key is `finding:ID`, or `copy:TEXT` where Enter copies a command.
@@ -48,7 +48,7 @@ def run_page(run: RunRow, look: Look, *, cursor: float | None = None, window: bo
     return Lines((head(run, verdict, look, present), moment(run, look, cursor, window=window)), lines)
 
 
-def head(run: RunRow, verdict: Verdict | None, look: Look, present: Present | None = None) -> Line:
+def head(run: RunRow, verdict: Verdict | None, look: Canvas, present: Present | None = None) -> Line:
     """Return what runs, and how fast: of a live run as it is now, of the stretch that the verdict is on elsewhere."""
     role = "bad" if run.exit_code else {"live": "good", "broken": "bad"}.get(run.state, "dim")
     facts = [words.clock(run.at)]
@@ -80,7 +80,7 @@ def _going(present: Present, verdict: Verdict | None) -> list[str]:
     return facts + ([f"waits {words.percent(present.wait)}"] if present.wait is not None else [])
 
 
-def failure_lines(run: RunRow, look: Look) -> list[Line]:
+def failure_lines(run: RunRow, look: Canvas) -> list[Line]:
     """Return how a command failed: the error that ended it, its last lines, and where the others are."""
     if not run.exit_code:
         return []
@@ -102,7 +102,7 @@ def failure_lines(run: RunRow, look: Look) -> list[Line]:
     return [*lines, EMPTY]
 
 
-def moment(run: RunRow, look: Look, cursor: float | None, *, window: bool) -> Line:
+def moment(run: RunRow, look: Canvas, cursor: float | None, *, window: bool) -> Line:
     """Return of what moment and what stretch of the run the page is."""
     if cursor is not None:
         there = "judged as of then" if abs(run.at - cursor) < 1.0 else "judging as of then …" if run.seekable else ""
@@ -122,7 +122,7 @@ def _nothing_yet(run: RunRow) -> Line:
     return line((f" {text}", "dim"))
 
 
-def ledger_lines(verdict: Verdict, look: Look, *, part: bool = False) -> list[Line]:
+def ledger_lines(verdict: Verdict, look: Canvas, *, part: bool = False) -> list[Line]:
     """Return the ledger as one bar of the screen's width, and its legend in whole percents that add to 100."""
     title = " WHERE THE TIME WENT"
     rows = _apart(verdict.ledger)
@@ -166,7 +166,7 @@ def _flowed(entries: Sequence[Sequence[Span]], width: int, gap: str = "  ") -> l
     return [line(*spans) for spans in lines]
 
 
-def finding_lines(run: RunRow, verdict: Verdict, look: Look) -> list[Line]:
+def finding_lines(run: RunRow, verdict: Verdict, look: Canvas) -> list[Line]:
     """Return the findings with what each is worth; Enter opens one."""
     when = "" if run.judged is None or run.state != "live" else f"judged at {words.clock(run.judged)} "
     lines = [titled(" FINDINGS", look.width, when)]
@@ -177,7 +177,7 @@ def finding_lines(run: RunRow, verdict: Verdict, look: Look) -> list[Line]:
     return lines
 
 
-def _finding(number: int, finding: FindingRow, look: Look) -> list[Line]:
+def _finding(number: int, finding: FindingRow, look: Canvas) -> list[Line]:
     gain = finding.speedup
     worth = words.interval(gain.low, gain.likely, gain.high, at_least=gain.at_least) if gain.likely > 1 else ""
     kind = "risk" if finding.risk else "offer" if finding.offer else ""
@@ -194,7 +194,7 @@ def _finding(number: int, finding: FindingRow, look: Look) -> list[Line]:
     ]
 
 
-def rank_lines(processes: Sequence[ProcessRow], look: Look) -> list[Line]:
+def rank_lines(processes: Sequence[ProcessRow], look: Canvas) -> list[Line]:
     """Return the ranks side by side, the slowest marked; nothing of a run with one process."""
     ranks = [p for p in processes if p.rank is not None or p.seen]
     if len(ranks) < 2:
@@ -229,7 +229,7 @@ def rank_lines(processes: Sequence[ProcessRow], look: Look) -> list[Line]:
     return lines
 
 
-def loader_lines(loaders: Sequence[LoaderRow], look: Look) -> list[Line]:
+def loader_lines(loaders: Sequence[LoaderRow], look: Canvas) -> list[Line]:
     """Return how each loader was set."""
     if not loaders:
         return []
@@ -254,7 +254,7 @@ def _yes(value: bool) -> str:  # noqa: FBT001 - of one parameter there is nothin
     return "yes" if value else "no"
 
 
-def next_lines(run: RunRow, look: Look) -> list[Line]:
+def next_lines(run: RunRow, look: Canvas) -> list[Line]:
     """Return the commands to copy."""
     commands = next_commands(run)
     if not commands:
@@ -263,7 +263,7 @@ def next_lines(run: RunRow, look: Look) -> list[Line]:
     return [titled(" NEXT", look.width, note), *(_command(text, look) for text in commands)]
 
 
-def _command(text: str, look: Look) -> Line:
+def _command(text: str, look: Canvas) -> Line:
     return line((f"  {fit(text, max(8, look.width - 2))}", "command"), key=f"copy:{text}")
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from gputune.feeds.rows import RunRow, ShareRow
 from gputune.tui import words
 from gputune.tui.drawing import bar
-from gputune.tui.lines import EMPTY, Line, Lines, Look, Span, fit, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, line, paragraph, titled
 from gputune.tui.pages.history import history_lines
 
 FIXED = 63  # cells of a row beside its log
@@ -19,7 +19,7 @@ def no_key(_row: ShareRow) -> str:
     return ""
 
 
-def share_page(run: RunRow, look: Look, *, cursor: float | None = None, key: KeyOf = no_key) -> Lines:
+def share_page(run: RunRow, look: Canvas, *, cursor: float | None = None, key: KeyOf = no_key) -> Lines:
     """Return the page of a shared device. `key`: what Enter opens on the row of a process."""
     lines = [EMPTY]
     if run.why:
@@ -31,7 +31,7 @@ def share_page(run: RunRow, look: Look, *, cursor: float | None = None, key: Key
     return Lines((head(run, look, cursor),), lines)
 
 
-def head(run: RunRow, look: Look, cursor: float | None = None) -> Line:
+def head(run: RunRow, look: Canvas, cursor: float | None = None) -> Line:
     """Return how many there are, and what those that run do together."""
     running = [row for row in run.procs if row.exit_code is None and row.state not in {"waiting", "unknown"}]
     ended = sum(row.exit_code is not None for row in run.procs)
@@ -47,7 +47,7 @@ def head(run: RunRow, look: Look, cursor: float | None = None) -> Line:
     return line((fit(" " + " · ".join(facts), max(1, look.width - len(ill))), "title"), (ill, "bad"))
 
 
-def share_lines(run: RunRow, look: Look, *, now: bool = True, key: KeyOf = no_key) -> list[Line]:
+def share_lines(run: RunRow, look: Canvas, *, now: bool = True, key: KeyOf = no_key) -> list[Line]:
     """Return a line a process: how it goes, its part of the device, its log. `now`: the moment shown is the present."""
     units = sorted({row.unit for row in run.procs if row.unit})
     note = f"pace in {units[0]} " if len(units) == 1 else ""
@@ -62,7 +62,7 @@ def share_lines(run: RunRow, look: Look, *, now: bool = True, key: KeyOf = no_ke
     return lines
 
 
-def _row(row: ShareRow, look: Look, key: str) -> list[Line]:
+def _row(row: ShareRow, look: Canvas, key: str) -> list[Line]:
     state, role = _state(row)
     named = " ".join(filter(None, (row.name, row.log)))
     spans: list[Span] = [

@@ -2,7 +2,7 @@
 
 from gputune.feeds.rows import Node, RunRow, TaskRow
 from gputune.tui import words
-from gputune.tui.lines import EMPTY, Line, Lines, Look, fit, line, paragraph, titled
+from gputune.tui.lines import EMPTY, Canvas, Line, Lines, fit, line, paragraph, titled
 from gputune.tui.pages.processes import NAMES
 
 SIGNALS = (
@@ -25,7 +25,7 @@ def task_of(node: Node, named: str) -> TaskRow | None:
     return next((task for task in node.tasks if task_key(node, task) == f"task:{named}"), None)
 
 
-def signals_page(task: TaskRow, run: RunRow | None, look: Look) -> Lines:
+def signals_page(task: TaskRow, run: RunRow | None, look: Canvas) -> Lines:
     """Return the page of a process: who it is, and a line a signal."""
     role = NAMES.get(task.role, task.role)
     facts = [f"{task.pid} {task.name}", role, *([run.name] if run is not None else [])]
@@ -41,7 +41,7 @@ def signals_page(task: TaskRow, run: RunRow | None, look: Look) -> Lines:
     return Lines((line((fit(" " + " · ".join(facts), look.width), "title")),), lines)
 
 
-def _signal(name: str, says: str, look: Look) -> Line:
+def _signal(name: str, says: str, look: Canvas) -> Line:
     text = fit(says, max(8, look.width - 10))
     return line((f"  {name:<6}", "bad" if name == "KILL" else "value"), (text, ""), key=f"signal:{name}")
 

@@ -1,7 +1,7 @@
 """What `watch --tune` or `--try` does to a loader: how far it is, what serves, and a row a setting that was tried."""
 
 from gputune.tui import words
-from gputune.tui.lines import Line, Look, fit, line, paragraph, titled
+from gputune.tui.lines import Canvas, Line, fit, line, paragraph, titled
 from gputune.verdict.document import Settings, TriedRow, Tuned
 
 ROLES = {"kept": "good", "lost": "warn", "refused": "warn"}
@@ -9,7 +9,7 @@ OWN_SERVE = "the script's own settings serve"
 IN_BETWEEN = "in the middle of it"
 
 
-def tuned_lines(tuned: Tuned | None, look: Look, *, live: bool) -> list[Line]:
+def tuned_lines(tuned: Tuned | None, look: Canvas, *, live: bool) -> list[Line]:
     """Return the section; nothing of a run that was not to be tuned. `live`: it goes on, and so may the tuning."""
     if tuned is None:
         return []
@@ -51,13 +51,13 @@ def _words(wanted: Settings) -> str:
     return " ".join(f"{name}={value}" for name, value in pairs if value is not None and value is not False)
 
 
-def _tries(tuned: Tuned, look: Look) -> list[Line]:
+def _tries(tuned: Tuned, look: Canvas) -> list[Line]:
     """Return what was tried, a row a setting, with samples/s."""
     head = " WORKERS PREFETCH PINNED PREDICTED  MEASURED"
     return [line((fit(head, look.width), "section")), *(_row(row, tuned.now, look) for row in tuned.tries)]
 
 
-def _row(row: TriedRow, now: Settings | None, look: Look) -> Line:
+def _row(row: TriedRow, now: Settings | None, look: Canvas) -> Line:
     wanted = row.settings
     prefetch = "–" if wanted.prefetch_factor is None else str(wanted.prefetch_factor)
     pinned = "yes" if wanted.pin_memory else "no"

@@ -13,14 +13,14 @@ import resource
 
 from gputune.launch import folders
 from gputune.launch.descriptors import null, say
-from gputune.launch.link import Failed, Link, Started
-from gputune.launch.run import Run
+from gputune.launch.link import PipeEnd, Started, StartFailed
+from gputune.launch.run import WatchedRun
 from gputune.watching.recorder.end import End
 
 FILES = 1 << 16  # open at most: five for each process of the tree, which a shell's limit of 1024 has no room for
 
 
-def record(link: Link, run: Run, *, resumed: bool = False) -> int:
+def record(link: PipeEnd, run: WatchedRun, *, resumed: bool = False) -> int:
     """Record a run; return the status of this process, 0: nothing that fails here ever fails the run.
 
     With `resumed` an earlier life of the recorder was killed, and what it kept is read back first.
@@ -28,7 +28,7 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
     lock = folders.hold(run.rings) if run.rings else -1
     started = link.receive()
     if not isinstance(started, Started):
-        if isinstance(started, Failed) and run.folder:  # nothing ran: leave nothing behind
+        if isinstance(started, StartFailed) and run.folder:  # nothing ran: leave nothing behind
             folders.remove_empty(run.folder)
         if run.rings:
             folders.remove_rings(run.rings)
@@ -58,7 +58,7 @@ def record(link: Link, run: Run, *, resumed: bool = False) -> int:
     return 0
 
 
-def _end_family(run: Run, end: End) -> None:
+def _end_family(run: WatchedRun, end: End) -> None:
     """End what a run has left behind if all are gone that would have seen to it."""
     if run.family and end.alone and run.rings:
         from gputune.launch import family  # noqa: PLC0415 - rare

@@ -5,7 +5,7 @@ import select
 import signal
 import time
 
-from gputune.launch.link import Ended, Link, Spoken
+from gputune.launch.link import Ended, PipeEnd, Spoken
 
 BEAT = 1.0  # s between looks at /proc, on a kernel that has no pidfd
 UNKNOWN = None  # the exit code of a command whose parent is gone: only a parent is told
@@ -17,7 +17,7 @@ class End:
     Without a `link` there is no supervisor: the process is somebody else's child.
     """
 
-    def __init__(self, link: Link | None, pid: int) -> None:
+    def __init__(self, link: PipeEnd | None, pid: int) -> None:
         self.ended: Ended | None = None
         self.status: int | None = None  # what to leave with instead of the command's own, as it will be told
         self.alone = False  # the supervisor is gone: nobody waits for us, and nobody wants to read us
@@ -85,7 +85,7 @@ class End:
         if self._process >= 0:
             self._events.register(self._process, select.EPOLLIN)
 
-    def _hear(self, link: Link) -> None:
+    def _hear(self, link: PipeEnd) -> None:
         message = link.receive()
         if isinstance(message, Ended):
             self.ended = message

@@ -8,14 +8,14 @@ from gputune.core.sample import now
 from gputune.features import Features
 from gputune.gathering import Gatherer, gates
 from gputune.launch import signals
-from gputune.launch.run import Run
+from gputune.launch.run import WatchedRun
 from gputune.watching.recorder.end import End
 
 
 class Gate:
     """What was asked of a run, and whether it was kept. `troubles` are sentences for after the run."""
 
-    def __init__(self, run: Run, end: End, trainers: Callable[[], Iterable[int]]) -> None:
+    def __init__(self, run: WatchedRun, end: End, trainers: Callable[[], Iterable[int]]) -> None:
         self.troubles: list[str] = []
         self._least = run.fail_under
         self._starving = None if run.stop_when is None else gates.Starving(run.stop_when)

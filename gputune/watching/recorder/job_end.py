@@ -9,9 +9,9 @@ from gputune.core import opening
 from gputune.core.hygiene import mask
 from gputune.core.sample import Json, now
 from gputune.features import Features
-from gputune.features.joined_ranks import Part, decode, encode, joined
+from gputune.features.joined_ranks import WatchShare, decode, encode, joined
 from gputune.launch.job import seats
-from gputune.launch.run import Run
+from gputune.launch.run import WatchedRun
 from gputune.recording.about import sealed
 from gputune.recording.folder import RUN, Folder
 from gputune.watching.recorder.end import End
@@ -21,17 +21,17 @@ PATIENCE = 15.0  # s for ranks that end later: a launcher ends them together, an
 LOOK = 0.05  # s between looks at a folder
 
 
-class Crew:
+class JobWatches:
     """All watches of one job, as seen from one of them."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: WatchedRun) -> None:
         self._run = run
         self.troubles: list[str] = []
         self._absent: list[str] = []  # seats without which the job was judged
 
     def leave(self, features: Features) -> None:
         """Put what this watch has learnt where the others find it."""
-        part = Part(host=os.uname().nodename, features=features)
+        part = WatchShare(host=os.uname().nodename, features=features)
         try:
             with Folder(Path(self._run.folder)) as folder:
                 folder.write(LEARNT, encode(part))
@@ -78,5 +78,5 @@ class Crew:
             self.troubles.append(f"the job's run.json was not written ({error.strerror or error})")
 
 
-def _part(seat: str) -> Part:
+def _part(seat: str) -> WatchShare:
     return decode(opening.read(Path(seat, LEARNT)))

@@ -18,7 +18,7 @@ from gputune.recording.folder import FINDINGS, LIVE, Folder
 from gputune.verdict import living
 from gputune.verdict.building import Overhead, Verdict, build, to_json
 from gputune.verdict.document import RECORDER
-from gputune.watching.recorder.outcome import Outcome
+from gputune.watching.recorder.outcome import RunOutcome
 
 
 def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:
@@ -32,7 +32,7 @@ def hand(fields: "dict[str, object]", ended: Ended, why: str) -> None:
     keeps = bool(folder) and not Path(folder, FINDINGS).exists()
     if not (wanted or keeps):
         return
-    outcome = Outcome(run, ended, alone=False)
+    outcome = RunOutcome(run, ended, alone=False)
     known = _so_far(folder) or _nothing(mask(run.command), why)
     row = build(_features(known.command, why), [], overhead=Overhead()).unavailable
     code = outcome.exit_code

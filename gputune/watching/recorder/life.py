@@ -16,16 +16,16 @@ from gputune.gathering import Gatherer
 from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.launch.link import Ended, Started
-from gputune.launch.run import Run, restored
+from gputune.launch.run import WatchedRun, restored
 from gputune.launch.steering import FILE
 from gputune.verdict.building import Verdict
 from gputune.verdict.document import RECORDING, Tuned
 from gputune.watching.recorder import yielding
 from gputune.watching.recorder.end import End
 from gputune.watching.recorder.gate import Gate
-from gputune.watching.recorder.live import Living
-from gputune.watching.recorder.outcome import Outcome
-from gputune.watching.recorder.recording import Kept
+from gputune.watching.recorder.live import LiveWriter
+from gputune.watching.recorder.outcome import RunOutcome
+from gputune.watching.recorder.recording import RunRecording
 
 if TYPE_CHECKING:
     from gputune.sampler.ticker import Ticker
@@ -41,7 +41,7 @@ PREPARE = 2 * NS  # ns after the start: then there is time to load what the end 
 class Life:
     """Records from the start of the command (or from the death of an earlier life) to the command's end."""
 
-    def __init__(self, run: Run, started: Started, end: End, *, resumed: bool) -> None:
+    def __init__(self, run: WatchedRun, started: Started, end: End, *, resumed: bool) -> None:
         self._run = run
         self._started = started
         self._end = end
@@ -56,9 +56,9 @@ class Life:
         self._prepared = False
         self._target: Target | None = None
         self._gate = Gate(run, end, self._trainers)
-        self._living = Living(run)
+        self._living = LiveWriter(run)
         self._tuning = self._tuned(resumed=resumed)
-        self._kept = Kept(run, command, started, resumed=resumed)
+        self._kept = RunRecording(run, command, started, resumed=resumed)
         heard = started.t
         for readings in self._kept.earlier():
             self._gather(readings)
@@ -75,7 +75,7 @@ class Life:
             own_cpu = yielding.apart(self._measure)
         self._gather(self._held)
         ended = self._end.result()
-        outcome = Outcome(self._own(), ended, alone=self._end.alone)
+        outcome = RunOutcome(self._own(), ended, alone=self._end.alone)
         outcome.began = self._began
         if self._tuning is not None:
             outcome.tuned = self._tuning_ended(self._tuning)
@@ -124,7 +124,7 @@ class Life:
 
         return lost_launcher.told(Path(self._run.folder), ended)
 
-    def _own(self) -> Run:
+    def _own(self) -> WatchedRun:
         """Return what this watch keeps for itself: of a job the lowest rank alone writes what was asked for."""
         if not self._run.job:
             return self._run
@@ -132,12 +132,12 @@ class Life:
         own.json = None
         return own
 
-    def _together(self, own: Outcome, verdict: Verdict | None) -> tuple[Outcome, Verdict | None]:
+    def _together(self, own: RunOutcome, verdict: Verdict | None) -> tuple[RunOutcome, Verdict | None]:
         """Return who speaks for the job, and what; nothing in words where another watch does."""
-        from gputune.watching.recorder.job_end import Crew  # noqa: PLC0415 - most runs have one watch
+        from gputune.watching.recorder.job_end import JobWatches  # noqa: PLC0415 - most runs have one watch
 
-        crew = Crew(self._run)
-        joint = Outcome(self._run.whole(), self._end.result(), alone=self._end.alone)
+        crew = JobWatches(self._run)
+        joint = RunOutcome(self._run.whole(), self._end.result(), alone=self._end.alone)
         joint.began = self._began
         said = None
         try:

@@ -24,11 +24,11 @@ from gputune.features import Features
 from gputune.features.waiting import WAITS, in_waits
 from gputune.features.windowing import thin, window
 from gputune.gathering import Gatherer
-from gputune.launch.run import Run
+from gputune.launch.run import WatchedRun
 from gputune.recording.folder import LIVE
 from gputune.verdict.building import Overhead, Verdict, abstained, build
 from gputune.verdict.document import Tuned
-from gputune.verdict.living import Live
+from gputune.verdict.living import LiveDocument
 from gputune.watching.recorder.siblings import Siblings
 
 WINDOW = 60.0  # s
@@ -58,10 +58,10 @@ class Judged:
     window: list[Finding]
 
 
-class Living:
+class LiveWriter:
     """Writes `live.json` of one run. A failure is the file's own affair: it is gone then, and the run is not."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: WatchedRun) -> None:
         self._folder = run.folder
         self._price = run.price
         self._siblings = Siblings(run)
@@ -137,7 +137,7 @@ class Living:
             self._cost["judge"] = took = time.thread_time() - began
         known = list(guests)
         judged = self._judged
-        document = Live(
+        document = LiveDocument(
             updated_s=round(age, 3),
             judged_s=None if judged is None else round(judged.held, 3),
             window_s=round(part.wall, 3),

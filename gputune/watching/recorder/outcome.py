@@ -14,7 +14,7 @@ from gputune.features.windowing import alike
 from gputune.gathering import Gatherer
 from gputune.host import native
 from gputune.launch.link import Ended
-from gputune.launch.run import Run
+from gputune.launch.run import WatchedRun
 from gputune.recording.folder import FINDINGS, REPORT
 from gputune.verdict.building import Overhead, Verdict, build, to_json
 from gputune.verdict.document import Tuned
@@ -22,10 +22,10 @@ from gputune.verdict.document import Tuned
 WIDTH = 80  # columns where stderr is no terminal
 
 
-class Outcome:
+class RunOutcome:
     """Judges one run that has ended, and tells of it. `alone`: nobody is there any more to be told."""
 
-    def __init__(self, run: Run, ended: Ended, *, alone: bool) -> None:
+    def __init__(self, run: WatchedRun, ended: Ended, *, alone: bool) -> None:
         self._run = run
         self._ended = ended
         self._silent = alone

@@ -9,7 +9,7 @@ from gputune.core.events import Event
 from gputune.core.sample import Json, Reading, now
 from gputune.core.units import NS
 from gputune.launch.link import Started
-from gputune.launch.run import Run
+from gputune.launch.run import WatchedRun
 from gputune.recording.gap import unread, unwritten
 from gputune.watching.recorder.batch import job
 
@@ -40,10 +40,10 @@ TELLING = (
 )  # fmt: skip
 
 
-class Kept:
+class RunRecording:
     """The recording of one run. `trouble` says why there is none, or only a part, in words for the user."""
 
-    def __init__(self, run: Run, command: tuple[str, ...], started: Started, *, resumed: bool) -> None:
+    def __init__(self, run: WatchedRun, command: tuple[str, ...], started: Started, *, resumed: bool) -> None:
         self.trouble = ""
         self._folder = Path(run.folder) if run.folder else None
         # an earlier life may have been killed before it wrote anything
@@ -144,7 +144,7 @@ class Kept:
             self._recording.close()
             self.check()
 
-    def _open(self, folder: Path, run: Run, about: dict[str, Json]) -> None:
+    def _open(self, folder: Path, run: WatchedRun, about: dict[str, Json]) -> None:
         try:
             from gputune.recording import Recording  # noqa: PLC0415 - as above
 
@@ -174,7 +174,7 @@ class Kept:
         self._held = []
 
 
-def _about(run: Run, command: tuple[str, ...], started: Started) -> dict[str, Json]:
+def _about(run: WatchedRun, command: tuple[str, ...], started: Started) -> dict[str, Json]:
     """Return what run.json says from the start."""
     return {
         "command": list(command),

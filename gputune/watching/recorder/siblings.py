@@ -14,10 +14,10 @@ import msgspec
 
 from gputune.core import opening
 from gputune.features import Features
-from gputune.features.joined_ranks import Part, decode, encode, joined
+from gputune.features.joined_ranks import WatchShare, decode, encode, joined
 from gputune.features.windowing import thin
 from gputune.launch.job import seats
-from gputune.launch.run import Run
+from gputune.launch.run import WatchedRun
 from gputune.recording.folder import Folder
 
 FILE = "so-far.json"
@@ -29,7 +29,7 @@ MOST = 256  # seats that are read; in a larger job the lowest ranks stand for al
 class Siblings:
     """The other watches of one job, as seen from one of them. Of a run of its own there are none."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: WatchedRun) -> None:
         self._run = run
         self._left = False
 
@@ -39,14 +39,14 @@ class Siblings:
             return own
         taken = [Path(seat) for seat in seats(self._run.job)]
         mine = Path(self._run.folder)
-        part = Part(host=os.uname().nodename, features=own)
+        part = WatchShare(host=os.uname().nodename, features=own)
         if not taken or not taken[0].samefile(mine):
             self._leave(part if len(taken) <= WHOLE else replace(part, features=_short(own)))
             return own
         others = [found for seat in taken[1:MOST] if (found := _read(seat)) is not None]
         return joined([part, *others]) if others else own
 
-    def _leave(self, part: Part) -> None:
+    def _leave(self, part: WatchShare) -> None:
         with Folder(Path(self._run.folder)) as folder:
             folder.write(FILE, encode(part))
         self._left = True
@@ -65,7 +65,7 @@ def _short(run: Features) -> Features:
     return replace(short, processes=tuple(replace(p, meetings=meetings[p.pid]) for p in short.processes))
 
 
-def _read(seat: Path) -> Part | None:
+def _read(seat: Path) -> WatchShare | None:
     """Return what a watch has left, nothing where it has left nothing yet, or no more."""
     try:
         return decode(opening.read(seat / FILE))

@@ -73,7 +73,7 @@ class Hold:
     def _made(self, clock, cycles):
         before = clock.mark()
         self.sleep(cycles)
-        return joins.Hold(before, clock.mark(), cycles)
+        return joins.DeviceHold(before, clock.mark(), cycles)
 
     def _hold_between(self, clock, step, part):
         """Hold before one of those parts of a divided step that are known least, unless the device is behind."""

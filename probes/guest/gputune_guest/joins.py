@@ -34,7 +34,7 @@ class _Join:
         self.before, self.copy, self.t1, self.after = before, copy, 0, None
 
 
-class Hold:
+class DeviceHold:
     """What the device was held by before a segment: the marks around it, its cycles, and whether it `lasted`."""
 
     __slots__ = ("after", "before", "cycles", "lasted")

@@ -11,7 +11,7 @@ import sys
 import weakref
 
 from gputune_guest import iterators, loader, ring, samplers, settings, wrapping
-from gputune_guest.switching import Change, Refused, object_to
+from gputune_guest.switching import Change, SwitchRefused, object_to
 
 ODD = 0x9E3779B97F4A7C15  # between seeds of workers: 2**64 over the golden ratio, so that they lie far apart
 WORDS = 300  # characters of a reason
@@ -88,7 +88,7 @@ class Shell:
             raise StopIteration
         try:
             self._before(theirs)
-        except Refused as reason:
+        except SwitchRefused as reason:
             self._refuse(theirs, str(reason))
         except Exception as error:
             if self.source is not None and error is self.source.error:  # the script's sampler has failed
@@ -239,7 +239,7 @@ class Shell:
         try:
             return self.maker.make(iterators.View(self.view, **wanted), seed, own=wanted == self.own)
         except Exception as error:
-            raise Refused("its workers cannot be started: %s: %s" % (type(error).__name__, error)) from None
+            raise SwitchRefused("its workers cannot be started: %s: %s" % (type(error).__name__, error)) from None
 
     def _refuse(self, theirs, why):
         """Have things stay as they are, or be again as the script has them."""
@@ -267,7 +267,7 @@ class Shell:
         self._due = self._limited = None
         try:
             own, built = self.started(theirs, self.own)
-        except Refused:
+        except SwitchRefused:
             raise failure from None
         own.begin(self.source, self.view)
         own._num_yielded = theirs._num_yielded
@@ -449,7 +449,7 @@ def served_from_the_start(theirs, of, maker, orders):
         return None
     try:
         object_to(theirs, view, own, wanted, maker)
-    except Refused:
+    except SwitchRefused:
         return None
     return order, wanted
 

@@ -25,7 +25,7 @@ DRAWS = "its sampler draws random numbers as it goes: with more or fewer batches
 _GUARD = re.compile(r"__name__\s*==\s*['\"]__main__['\"]|['\"]__main__['\"]\s*==\s*__name__")
 
 
-class Refused(Exception):  # noqa: N818 - named for what happened
+class SwitchRefused(Exception):  # noqa: N818 - named for what happened
     """The settings would be wrong for this iterator, or could not be had; the message says why."""
 
 
@@ -49,7 +49,7 @@ class Change:
         if not in_place:
             object_to(theirs, shell.view, shell.own, self.wanted, shell.maker)
         if shell.orders.live and _under_way(self.wanted) != _under_way(shell.force) and _draws(shell, theirs):
-            raise Refused(DRAWS)
+            raise SwitchRefused(DRAWS)
         old = shell.serving(theirs)
         if in_place:
             self._another_prefetch(theirs, old)
@@ -93,10 +93,10 @@ class Change:
                 self._shell.take_over(theirs, self._shell.behind, self)
             return
         if not new.living():
-            raise Refused("one of its workers died as it began")
+            raise SwitchRefused("one of its workers died as it began")
         if not self._draining and not new.up():
             if time.monotonic() > self._until:
-                raise Refused("its workers did not begin within %.0f s" % BEGIN_S)
+                raise SwitchRefused("its workers did not begin within %.0f s" % BEGIN_S)
             return
         if not self._draining:
             self._drain(theirs, old, new)
@@ -151,17 +151,17 @@ def _under_way(wanted):
 def object_to(theirs, view, own, wanted, maker):
     """Raise Refused where other workers or pinning would be wrong for an iterator that the script has as `own`."""
     if type(theirs) not in (maker.single, maker.several):
-        raise Refused(OWN_KIND % type(theirs).__name__)
+        raise SwitchRefused(OWN_KIND % type(theirs).__name__)
     if view._dataset_kind != 0:  # _DatasetKind.Map
-        raise Refused(STREAM)
+        raise SwitchRefused(STREAM)
     pipes = getattr(maker.module, "MapDataPipe", None)
     if pipes is not None and isinstance(view.dataset, pipes):
-        raise Refused(PIPES)
+        raise SwitchRefused(PIPES)
     if not wanted["num_workers"] and getattr(view, "worker_init_fn", None) is not None:
-        raise Refused(SET_UP)
+        raise SwitchRefused(SET_UP)
     first = wanted["num_workers"] and not own["num_workers"]
     if first and settings.start_method(view) != "fork" and not _guarded():
-        raise Refused(UNGUARDED)
+        raise SwitchRefused(UNGUARDED)
 
 
 def _guarded():
@@ -183,7 +183,7 @@ def _draws(shell, theirs):
     """
     drew = samplers.draws(shell.view, shell.where)
     if drew is None:
-        raise Refused(UNSEEN)
+        raise SwitchRefused(UNSEEN)
     if drew:
         return True
     source = shell.source_of(theirs)

@@ -18,7 +18,7 @@ import psutil
 
 from gputune.wire import credentials
 from gputune.wire.address import Address
-from gputune.wire.client import Failed, Far
+from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.door import Door
 from gputune.wire.server import Service
 from tests.faults.row import Case, chance, must
@@ -71,7 +71,7 @@ class Agent:
 
     def hello(self) -> None:
         """Ask as somebody who may."""
-        far = Far(self.address, self.known)
+        far = AgentClient(self.address, self.known)
         try:
             must(far.hello().host == "m8", "another answer than ever")
         finally:
@@ -79,10 +79,10 @@ class Agent:
 
     def refuses(self, known: object) -> None:
         """Ask as somebody who may not."""
-        far = Far(self.address, known)  # type: ignore[arg-type] # credentials
+        far = AgentClient(self.address, known)  # type: ignore[arg-type] # credentials
         try:
             far.hello()
-        except Failed:
+        except AgentFailed:
             return
         finally:
             far.close()

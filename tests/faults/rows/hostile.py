@@ -63,7 +63,7 @@ def changed(data: bytes, dice: random.Random) -> bytes:
 
 def hostile_frames(folder: Path, dice: random.Random) -> None:
     file = folder / "frames-00001"
-    whole = [frames.Frame(f.table, f.payload, f.end) for f in frames.whole(file.read_bytes())]
+    whole = [frames.RecordedFrame(f.table, f.payload, f.end) for f in frames.whole(file.read_bytes())]
     packed = [frames.frame(f.table, f.payload) for f in whole]
     for _ in range(dice.choice((1, 1, 3))):
         at = dice.randrange(len(whole))
