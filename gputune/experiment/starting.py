@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from statistics import harmonic_mean
+from typing import NamedTuple
 
 from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
@@ -29,8 +30,6 @@ from gputune.launch.output import tail
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
 ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
 SETTLED_S = 1.0  # s of batches after which its memory is looked at
-TOO_FEW = "too few to time"
-STUCK, NO_BATCH = "it was stuck", "no batch came"
 LAST_WORDS = 300  # characters of a log that a sentence shows
 TAIL = 65536  # B of a log's end that may tell why it failed
 LAST_LINES = 60  # of these: what it said before was caught, or of no importance; a launcher has its own last words
@@ -63,6 +62,45 @@ class State(Enum):
     FAILED = "failed"
 
 
+class Cause(Enum):
+    """Why a start brought no rates, or not enough of them."""
+
+    UNKNOWN = "unknown"
+    NO_BATCH = "no-batch"  # none came in the time that it had for its first
+    DRIED_UP = "dried-up"  # no more came
+    STUCK = "stuck"  # it did not end when its time was over
+    TOO_FEW = "too-few"  # batches to be timed
+    OUT_OF_TIME = "out-of-time"  # the budget of all starts was over
+    OUT_OF_MEMORY = "out-of-memory"
+    NOT_PICKLED = "not-pickled"  # its dataset cannot be handed to workers
+    WORKER_DIED = "worker-died"
+    LEFT = "left"  # it ended by itself, with a status
+    NOT_OBEYED = "not-obeyed"  # its loader was not built as it was asked for
+    SIZE_NOT_SET = "size-not-set"  # the same, of the batch size
+
+    @property
+    def hung(self) -> bool:
+        """Return whether it was ended for want of batches."""
+        return self in {Cause.NO_BATCH, Cause.DRIED_UP, Cause.STUCK}
+
+    @property
+    def own_error(self) -> bool:
+        """Return whether it may be an error of the script's own."""
+        return not self.hung and self not in {Cause.NOT_PICKLED, Cause.WORKER_DIED}
+
+
+class Fault(NamedTuple):
+    """What went wrong with a start: what a program asks for, and a sentence for people."""
+
+    cause: Cause
+    why: str
+
+    @property
+    def state(self) -> State:
+        """Return what came of a start with it."""
+        return State.OOM if self.cause is Cause.OUT_OF_MEMORY else State.FAILED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """One start that is over. Without `rates` (samples/s of parts) too few batches came, and `why` says the reason.
@@ -73,6 +111,7 @@ class Start:
     state: State
     log: str
     why: str = ""
+    cause: Cause = Cause.UNKNOWN
     seconds: float = 0.0  # all of it, start-up included
     looped: float = 0.0  # s from its first batch to its last
     memory: int | None = None  # B that its processes held (PSS) soon after its first batch; None: not seen
@@ -90,6 +129,11 @@ class Start:
     company: Company = ALONE  # how many of them live at once
     apart: Mapping[str, int] = field(default_factory=dict)  # where loaders were built to batches with gradients off
     node: str = ""  # of a cluster, on which it ran
+
+    @property
+    def fault(self) -> Fault:
+        """Return what went wrong with one that failed."""
+        return Fault(self.cause, self.why)
 
 
 def start(  # noqa: PLR0913 - what a start is made of
@@ -111,12 +155,12 @@ def start(  # noqa: PLR0913 - what a start is made of
     told = Hopes(judge, plan.folder / f"stop-{os.urandom(4).hex()}") if judge is not None else None
     live = LiveStart(plan, name, rules, writable, **special, **({"stop": str(told.file)} if told is not None else {}))
     try:
-        why, memory = _follow(live, plan, where, within, told)
+        fault, memory = _follow(live, plan, where, within, told)
     finally:
         live.end()
         if told is not None:
             told.file.unlink(missing_ok=True)
-    found = outcome(live, where, why, plan.skip)
+    found = outcome(live, where, fault, plan.skip)
     if told is not None and told.given_up and found.state is State.OK:
         found = replace(found, why=told.given_up)
     return replace(found, memory=memory, worker=live.worker)
@@ -170,7 +214,9 @@ class Hopes:
             self.given_up = f"given up after {age:.1f} of {whole:.1f} s: far behind the best"
 
 
-def _follow(live: LiveStart, plan: StartPlan, where: str, within: float, hopes: Hopes | None) -> tuple[str, int | None]:
+def _follow(
+    live: LiveStart, plan: StartPlan, where: str, within: float, hopes: Hopes | None
+) -> tuple[Fault | None, int | None]:
     """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
     first = 0.0
     memory = None
@@ -183,40 +229,41 @@ def _follow(live: LiveStart, plan: StartPlan, where: str, within: float, hopes: 
         if first and hopes is not None:
             hopes.look(live, where, live.seconds - first, plan.seconds)
         if not first and live.seconds > within:
-            return f"{NO_BATCH} in the first {within:.0f} s", memory
+            return Fault(Cause.NO_BATCH, f"no batch came in the first {within:.0f} s"), memory
         if plan.budget is not None and plan.budget.over:
-            return plan.budget.words(), memory
+            return Fault(Cause.OUT_OF_TIME, plan.budget.words()), memory
         if left.are_over(live):
-            return "", memory
+            return None, memory
         if first and live.seconds - first > plan.seconds + STUCK_S:
-            return f"{STUCK}: it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end", memory
-    return "", memory
+            limits = f"it had {plan.seconds:.0f} s for its batches, and {STUCK_S:.0f} s to end"
+            return Fault(Cause.STUCK, f"it was stuck: {limits}"), memory
+    return None, memory
 
 
-def outcome(live: LiveStart, where: str, why: str, skip: int = 0) -> Start:
-    """Return what came of a start that is over. `why`: the reason for which it was ended from here, if it was."""
+def outcome(live: LiveStart, where: str, fault: Fault | None = None, skip: int = 0) -> Start:
+    """Return what came of a start that is over. `fault`: the reason for which it was ended from here, if it was."""
     run, told, status = live.features(), live.timeline, live.status
     where = where or most_waited(run)
     pace = told.pace(where, max(WARM_UP, told.queue(where) + 2, skip), 0, told.length(where))
     notes = tuple(note for _, note in told.notes)
     if _ended_well(live, run):
         status = 0
-    state = State.OK
-    if why or status:
-        state, why = failure(live.log, why or status_words(status), run, quoted=not why)
+    if fault is not None or status:
+        fault = fault_of(live.log, fault or left(status), run)
     elif pace is None:
-        state, why = State.FAILED, f"it ended after {told.batches(where)} batches, {TOO_FEW}"
+        fault = Fault(Cause.TOO_FEW, f"it ended after {told.batches(where)} batches, too few to time")
     return Start(
-        state=state,
+        state=State.OK if fault is None else fault.state,
         log=str(live.log),
-        why=why,
+        why="" if fault is None else fault.why,
+        cause=Cause.UNKNOWN if fault is None else fault.cause,
         seconds=live.seconds,
         looped=max((p.loop for p in run.processes), default=0.0),
         batches=told.batches(where),
         exit_code=status,
         over=not status and any(n.get("n") == "trial" and "batches" in n for n in notes),
         where=where,
-        rates=pace.parts if pace is not None and state is State.OK else (),
+        rates=pace.parts if pace is not None and fault is None else (),
         pace=pace,
         run=run,
         notes=notes,
@@ -244,20 +291,20 @@ def most_waited(run: Features) -> str:
     return max(found, key=lambda x: (x.wait_total, x.batches)).where if found else ""
 
 
-def failure(log: Path, why: str, run: Features, *, quoted: bool = True) -> tuple[State, str]:
-    """Return whether memory was the reason, and the reason in a sentence; `quoted`: with the last words of its log."""
+def fault_of(log: Path, fault: Fault, run: Features) -> Fault:
+    """Return what its log says it died of, else this fault; of one that left by itself with its last words."""
     text = "\n".join(tail(log, TAIL).decode("utf-8", "replace").splitlines()[-LAST_LINES:])
     said = text.strip().splitlines()[-1:]
     last = clean(said[0], LAST_WORDS) if said else ""
     memory = _of_memory(text, run)
     if memory:
-        return State.OOM, memory
+        return Fault(Cause.OUT_OF_MEMORY, memory)
     if NOT_PICKLED.search(text):
-        return State.FAILED, f"its dataset cannot be handed to workers: {last}"
+        return Fault(Cause.NOT_PICKLED, f"its dataset cannot be handed to workers: {last}")
     died = WORKER_DIED.search(text)
     if died:
-        return State.FAILED, clean(died.group())
-    return State.FAILED, f"{why}: {last}" if last and quoted else why
+        return Fault(Cause.WORKER_DIED, clean(died.group()))
+    return fault._replace(why=f"{fault.why}: {last}") if last and fault.cause is Cause.LEFT else fault
 
 
 def _of_memory(text: str, run: Features) -> str:
@@ -285,24 +332,25 @@ def status_words(code: int | None) -> str:
     return f"it left with status {code}"
 
 
-def hung(start: Start) -> bool:
-    """Return whether it was ended for want of batches."""
-    return start.why.startswith((STUCK, NO_BATCH))
+def left(status: int | None) -> Fault:
+    """Return that it left by itself, with a status as a shell says it."""
+    return Fault(Cause.LEFT, status_words(status))
 
 
 def too_few(start: Start) -> bool:
     """Return whether its time was up before it had enough batches to be timed: that is no fault of its settings."""
-    return start.over and start.why.endswith(TOO_FEW)
+    return start.over and start.cause is Cause.TOO_FEW
 
 
-def refused(start: Start, wanted: Mapping[str, Json]) -> str:
-    """Return why the loader was not built as it was asked for, nothing where it was."""
+def refused(start: Start, wanted: Mapping[str, Json]) -> Fault | None:
+    """Return why the loader was not built as it was asked for, None where it was."""
     said = [note for note in start.notes if note.get("n") == "override"]
     for note in said:
         reasons = note.get("refused")
         if isinstance(reasons, dict) and reasons:
             name, why = next(iter(reasons.items()))
-            return f"{clean(name)}: {clean(str(why))}"
+            cause = Cause.SIZE_NOT_SET if name == "batch_size" else Cause.NOT_OBEYED
+            return Fault(cause, f"{clean(name)}: {clean(str(why))}")
     if wanted and not said:
-        return "the loader was not built at that line this time"
-    return ""
+        return Fault(Cause.NOT_OBEYED, "the loader was not built at that line this time")
+    return None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gputune.core.hygiene import clean
-from gputune.experiment.remote import Heard, Holder, Lost
+from gputune.experiment.remote import Heard, Holder, Lost, NotBegun
 from gputune.sharing.fitting import Probed
 from gputune.sharing.hosted import launched
 from gputune.sharing.spec import PROBED
@@ -29,6 +29,7 @@ class RemoteTask(Holder):
         self.bundle = -1
         self.code: int | None = None
         self.why = ""
+        self.lost = False  # nobody is there to be asked
         self.said = ""  # by its launcher, in the end
         self.status = 0  # that it left with
         self.document: Packed | None = None
@@ -63,7 +64,7 @@ class RemoteTask(Holder):
                 return self._news(self.took())
             self.check()
         except Lost as lost:
-            self.why, self.code = clean(str(lost), 200), LOST
+            self.why, self.code, self.lost = clean(str(lost), 200), LOST, not isinstance(lost, NotBegun)
             return True, b""
         return False, b""
 
@@ -91,4 +92,4 @@ class RemoteTask(Holder):
     def leaving(self) -> Any:
         """Ask its actor to end what is left; return the answer, None where there is nobody to ask."""
         self.state, self._ended = "ended", time.monotonic()
-        return None if self.why.startswith("lost") else self.closing()
+        return None if self.lost else self.closing()

@@ -36,7 +36,6 @@ OTHER = "what other C code (HDF5, OpenCV, SQLite, Arrow) and other programs"
 NOT = f"{OTHER} write is not kept apart"
 REFUSED = f"{OTHER} would change beside these is refused"
 DATABASE = "database"  # of a line: what SQLite opened, which does not say what it was refused
-NOBODYS = ("its dataset cannot be handed", "DataLoader worker", "no batch came", "it was stuck")  # no error of its own
 INSIDE = "inside"  # of a line: a folder of the trial's that the script went into
 NOT_FOUND = re.compile(r"no such file|errno ?=? ?2\b", re.IGNORECASE)  # as C says it; h5py says `errno = 2`
 DENIED = re.compile(r"permission denied|errno ?=? ?13\b", re.IGNORECASE)
@@ -111,11 +110,6 @@ def _names(names: list[str]) -> str:
     shown = ", ".join(f"`{clean(name.removeprefix(here), 80)}`" for name in names[:SHOWN])
     more = len(names) - SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def own_error(why: str) -> bool:
-    """Return whether a start that failed for this reason did so by an error of the script's own."""
-    return not why.startswith(NOBODYS)
 
 
 def reason(log: Path, writable: Writable) -> str:

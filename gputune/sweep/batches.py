@@ -14,7 +14,7 @@ from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
 from gputune.experiment.budget import Budget
 from gputune.experiment.filling import UNKNOWN, Filled, filled, largest, shortage
-from gputune.experiment.starting import State
+from gputune.experiment.starting import Cause, State
 from gputune.features import Features
 from gputune.sweep.journal import Journal
 from gputune.sweep.learning import stepped
@@ -59,6 +59,7 @@ class Size:
     rate: float | None = None
     filled: Filled = UNKNOWN
     why: str = ""
+    cause: Cause = Cause.UNKNOWN
     memory: int | None = None
     node: str = ""  # of a cluster, on which it ran
 
@@ -90,7 +91,7 @@ class Sizes:
             )
         numbers = self._growing(own) if asked == AUTO else iter([int(n) for n in asked])
         for found in self._one_by_one(numbers) if self._starter.at_once == 1 else self._side_by_side(numbers):
-            if found.state is State.FAILED and found.why.startswith("batch_size: "):
+            if found.cause is Cause.SIZE_NOT_SET:
                 raise SizeNotSet(self._profile.loader.where, found.why.removeprefix("batch_size: "))
             self.tried.append(found)
         if asked == AUTO and (number := self._between()) is not None and self._allowed(number):
@@ -196,6 +197,7 @@ class Sizes:
             rate=harmonic_mean(found.rates) if found.rates and not idle else None,
             filled=filled(found.run, host=number > own),
             why=idle or found.why,
+            cause=Cause.UNKNOWN if idle else found.cause,
             memory=found.memory,
             node=found.node,
         )

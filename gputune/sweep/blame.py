@@ -3,7 +3,8 @@
 A script that fails in the middle fails there under its own settings as well, unless these were to blame: that is tried.
 """
 
-from gputune.sweep.apart import Broken, own_error
+from gputune.experiment.starting import Fault
+from gputune.sweep.apart import Broken
 from gputune.sweep.profile import Profile
 from gputune.sweep.starter import Starter
 
@@ -11,11 +12,11 @@ LONGEST_S = 60.0  # s that going back to where it failed may take under the scri
 BEYOND = 2  # batches beyond the one at which it failed
 
 
-def known(starter: Starter, log: str, why: str) -> None:
+def known(starter: Starter, log: str, fault: Fault) -> None:
     """Raise Broken where its last words name what only Python finds in a trial."""
-    because = starter.missed(log) if own_error(why) else ""
+    because = starter.missed(log) if fault.cause.own_error else ""
     if because:
-        raise Broken(f"`{starter.script.name}` breaks in a trial: {why}; {because}", log)
+        raise Broken(f"`{starter.script.name}` breaks in a trial: {fault.why}; {because}", log)
 
 
 def needed(profile: Profile, batches: int) -> float:

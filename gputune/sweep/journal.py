@@ -20,7 +20,7 @@ from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
 from gputune.experiment.script import Script
-from gputune.experiment.starting import Start, State
+from gputune.experiment.starting import Cause, Start, State
 from gputune.features import Features
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.features.joined_ranks import WatchShare, decode, encode
@@ -184,6 +184,7 @@ class Remembered(msgspec.Struct, kw_only=True):
     company: Company = ALONE
     apart: dict[str, int] = {}
     node: str = ""
+    cause: Cause = Cause.UNKNOWN
 
     def start(self, run: Features) -> Start:
         """Return the start, with its features."""

@@ -9,10 +9,9 @@ from dataclasses import replace
 from statistics import harmonic_mean
 
 from gputune.experiment.budget import Budget
-from gputune.experiment.starting import Start, State, hung, too_few
+from gputune.experiment.starting import Start, State, too_few
 from gputune.experiment.timeline import WARM_UP
 from gputune.sweep import blame
-from gputune.sweep.apart import own_error
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.settings import LoaderSetting
@@ -65,10 +64,10 @@ class Restarts:
             raise CutOff
         wanted = replace(profile.script, pin_memory=pinned or profile.script.pin_memory)
         found = self._start(looping, "one page-locked batch" if pinned else "one batch", wanted, replay=True)
-        if not found.rates and (self._budget.over or hung(found)):
+        if not found.rates and (self._budget.over or found.cause.hung):
             raise CutOff
         if found.state is State.FAILED and found.exit_code:
-            blame.known(self._starter, found.log, found.why)
+            blame.known(self._starter, found.log, found.fault)
         copied = not any(note.get("n") == "trial" and "refused" in note for note in found.notes)
         return harmonic_mean(found.rates) if found.rates and copied else None
 
@@ -111,13 +110,13 @@ class Restarts:
     def _blame(self, failed: Start) -> None:
         """Go back to where the script failed, with its own settings. Raises Broken where it fails there as well."""
         profile = self._known()
-        blame.known(self._starter, failed.log, failed.why)
+        blame.known(self._starter, failed.log, failed.fault)
         looping = blame.needed(profile, failed.batches)
-        if not own_error(failed.why) or looping > blame.LONGEST_S or not self._budget.allows(looping):
+        if not failed.cause.own_error or looping > blame.LONGEST_S or not self._budget.allows(looping):
             return
         batches = failed.batches + blame.BEYOND
         again = self._start(blame.LONGEST_S, "its own settings", profile.script, batches=batches)
-        if again.state is State.FAILED and again.exit_code and own_error(again.why):
+        if again.state is State.FAILED and again.exit_code and again.cause.own_error:
             raise blame.proved(self._starter, failed.batches, again.why, again.log)
 
     def remove(self) -> None:

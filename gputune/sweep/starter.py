@@ -100,5 +100,5 @@ class Starter:
         rules = self.rules(wanted)
         where, within, writable = self.where, self.within, self.writable
         found = start(plan, name, where=where, rules=rules, within=within, judge=judge, writable=writable, **special)
-        why = refused(found, rules[0] if rules else {}) if found.state is State.OK else ""
-        return replace(found, state=State.FAILED, why=why, rates=()) if why else found
+        fault = refused(found, rules[0] if rules else {}) if found.state is State.OK else None
+        return found if fault is None else replace(found, state=fault.state, cause=fault.cause, why=fault.why, rates=())

@@ -13,12 +13,11 @@ from statistics import harmonic_mean
 
 from gputune.experiment.budget import Budget
 from gputune.experiment.living import LiveStart
-from gputune.experiment.starting import Start, State, failure, outcome, status_words
+from gputune.experiment.starting import Cause, Fault, Start, State, fault_of, left, outcome
 from gputune.experiment.timeline import WARM_UP, Timeline
 from gputune.launch import folders
 from gputune.launch.steering import OrderChannel
 from gputune.sweep import blame
-from gputune.sweep.apart import own_error
 from gputune.sweep.profile import Profile
 from gputune.sweep.search import CutOff, Outcome
 from gputune.sweep.served import Served
@@ -52,25 +51,25 @@ TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by it
 
 
 class ScriptEnded(Exception):  # noqa: N818 - named for what happened
-    """The script has ended, or hangs; `state` says whether well, the message how."""
+    """The script has ended, or hangs; without a `fault` it ended well."""
 
-    def __init__(self, state: State, why: str) -> None:
-        super().__init__(why)
-        self.state = state
+    def __init__(self, fault: Fault | None = None) -> None:
+        super().__init__("" if fault is None else fault.why)
+        self.fault = fault
+        self.state = State.OK if fault is None else fault.state
 
 
 class Hung(ScriptEnded):
     """No batch comes any more; the script still runs."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(State.FAILED, why)
+    fault: Fault
 
 
 class Late(Hung):
     """The budget is over, and the script still runs; `quiet`: no batch came any more."""
 
     def __init__(self, why: str, *, quiet: bool) -> None:
-        super().__init__(why)
+        super().__init__(Fault(Cause.OUT_OF_TIME, why))
         self.quiet = quiet
 
 
@@ -119,10 +118,10 @@ class Steered(Served):
                 self._beats(live, LOOK_S)
         except ScriptEnded as why:
             self.close()
-            return outcome(live, where, str(why) if isinstance(why, Hung) else "")
+            return outcome(live, where, why.fault if isinstance(why, Hung) else None)
 
     def _seen(self, live: LiveStart, where: str) -> Start:
-        found = outcome(live, where, "")
+        found = outcome(live, where)
         return replace(found, memory=live.memory(), worker=live.worker, over=True)
 
     def know(self, profile: Profile) -> None:
@@ -202,8 +201,8 @@ class Steered(Served):
     def _beat(self, live: LiveStart) -> None:
         if not live.beat():
             if not live.status:
-                raise ScriptEnded(State.OK, "")
-            raise ScriptEnded(*failure(live.log, status_words(live.status), live.features()))
+                raise ScriptEnded
+            raise ScriptEnded(fault_of(live.log, left(live.status), live.features()))
         came = live.timeline.life()
         if came != self._last[1]:
             self._last = live.seconds, came
@@ -231,7 +230,9 @@ class Steered(Served):
                 moved, came = live.seconds, life
             patience = max(most, PAUSE_S) if came and told.paused() else most
             if live.seconds - moved > patience:
-                raise Hung(f"no batch came {'for' if told.batches(where) else 'in the first'} {patience:.0f} s")
+                if told.batches(where):
+                    raise Hung(Fault(Cause.DRIED_UP, f"no batch came for {patience:.0f} s"))
+                raise Hung(Fault(Cause.NO_BATCH, f"no batch came in the first {patience:.0f} s"))
 
     def _life(self, live: LiveStart) -> int:
         """Return a number that grows as long as the start does, 0 before its first batch of the loader looked at."""
@@ -332,14 +333,15 @@ class Steered(Served):
         """Close a start that has ended. Raises Broken where no setting is to blame for that."""
         live, batches = self._live, self._came
         self.close()
-        if ended.state is State.FAILED and not isinstance(ended, Hung) and live is not None:
-            self._blame(batches, str(ended), str(live.log))
+        fault = ended.fault
+        if fault and fault.state is State.FAILED and not isinstance(ended, Hung) and live is not None:
+            self._blame(batches, fault, str(live.log))
 
-    def _blame(self, batches: int, why: str, log: str) -> None:
+    def _blame(self, batches: int, fault: Fault, log: str) -> None:
         """Go back to where the script failed, with its own settings. Raises Broken where it fails there as well."""
-        blame.known(self._starter, log, why)
+        blame.known(self._starter, log, fault)
         looping = blame.needed(self.known(), batches)
-        if not own_error(why) or batches <= self._sound or looping > min(blame.LONGEST_S, self._budget.left):
+        if not fault.cause.own_error or batches <= self._sound or looping > min(blame.LONGEST_S, self._budget.left):
             return
         try:
             live = self._begin()

@@ -20,7 +20,7 @@ from gputune.experiment.budget import Budget
 from gputune.experiment.filling import filled
 from gputune.experiment.measured import gain
 from gputune.experiment.script import Script
-from gputune.experiment.starting import Start, State
+from gputune.experiment.starting import Cause, Start, State
 from gputune.launch import folders
 from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.report.words import number
@@ -205,7 +205,7 @@ class Sweeper:
         if where and found.loaders and where not in found.loaders:
             return elsewhere(found, script, where)
         only = evaluated(found)
-        soon = found.why.startswith("no batch came in")
+        soon = found.cause is Cause.NO_BATCH
         if only and (soon or not found.exit_code):
             when = f"in the first {self.wishes.within:.0f} s" if soon else "before the end"
             later = f"; if training begins later, pass `--within {2 * self.wishes.within:.0f}`" if soon else ""
@@ -218,7 +218,7 @@ class Sweeper:
             )
         if self.budget.over:
             raise OutOfTime(script, found.why)
-        if found.exit_code or found.why.startswith(("it was stuck", "no batch came for")):
+        if found.exit_code or found.cause.hung:
             because = self._starter.missed(found.log)
             return NotRun(script, f"{found.why}; {because}" if because else found.why, found.log)
         if found.batches:

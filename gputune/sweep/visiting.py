@@ -22,8 +22,6 @@ PRECISION = 0.03  # relative, of the mean of a visit, with a certainty of 95 %
 PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
 STARTING_S = 0.5  # s that a change of workers is believed to take
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
-FAILURES = ("its workers", "one of its workers", "under it")  # what it says of settings, and not of the loader
-NOT_YET = "its sampler is the script's own"  # the same where it may obey later
 SWITCHED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
 Told = tuple[int, Mapping[str, Json]]  # (process, note)
@@ -39,6 +37,9 @@ class NotYet(NotSteered):
 
 class VisitFailed(Exception):  # noqa: N818 - as above
     """The loader was not served under a setting, or not for long; the message says why."""
+
+
+REFUSALS: Mapping[str, type[Exception]] = {"loader": NotSteered, "settings": VisitFailed, "not-yet": NotYet}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,7 @@ def check(answered: Mapping[int, Mapping[str, Json]]) -> None:
     for answer in answered.values():
         if answer.get("state") == "refused":
             why = clean(str(answer.get("why")), 200)
-            if why.startswith(NOT_YET):
-                raise NotYet(why)
-            raise VisitFailed(why) if why.startswith(FAILURES) else NotSteered(why)
+            raise REFUSALS.get(str(answer.get("of")), NotSteered)(why)
 
 
 def ready(answered: Mapping[int, Mapping[str, Json]]) -> int:

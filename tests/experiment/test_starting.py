@@ -10,7 +10,7 @@ from gputune.core.events import Event, Kind, Record
 from gputune.core.sample import Note
 from gputune.core.units import NS
 from gputune.experiment.living import StartPlan
-from gputune.experiment.starting import Start, State, _follow, failure, outcome, refused, start
+from gputune.experiment.starting import Cause, Fault, Start, State, _follow, fault_of, left, outcome, refused, start
 from gputune.experiment.timeline import Timeline
 from gputune.features import Features, Machine
 
@@ -18,48 +18,53 @@ RUN = Features(command=("x",), wall=1.0, machine=Machine(cpus=2, cpus_seen=2), e
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "why"),
+    ("said", "cause", "why"),
     [
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", State.OOM, "out of memory"),
-        ("RuntimeError: DefaultCPUAllocator: can't allocate memory", State.OOM, "out of memory"),
-        ("MemoryError", State.OOM, "out of memory"),
-        ("RuntimeError: unable to write to file </torch_1_2_3>: no shared memory left", State.OOM, "/dev/shm"),
-        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.", State.OOM, "/dev/shm"),
-        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Segmentation fault.", State.FAILED, "pid 7"),
-        ("_pickle.PicklingError: Can't pickle <function <lambda> at 0x1>", State.FAILED, "handed to workers"),
-        ("ValueError: no such thing", State.FAILED, "status 1: ValueError: no such thing"),
-        ("", State.FAILED, "status 1"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", Cause.OUT_OF_MEMORY, "out of memory"),
+        ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Cause.OUT_OF_MEMORY, "out of memory"),
+        ("MemoryError", Cause.OUT_OF_MEMORY, "out of memory"),
+        (
+            "RuntimeError: unable to write to file </torch_1_2_3>: no shared memory left",
+            Cause.OUT_OF_MEMORY,
+            "/dev/shm",
+        ),
+        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.", Cause.OUT_OF_MEMORY, "/dev/shm"),
+        (
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Segmentation fault.",
+            Cause.WORKER_DIED,
+            "pid 7",
+        ),
+        ("_pickle.PicklingError: Can't pickle <function <lambda> at 0x1>", Cause.NOT_PICKLED, "handed to workers"),
+        ("ValueError: no such thing", Cause.LEFT, "status 1: ValueError: no such thing"),
+        ("", Cause.LEFT, "status 1"),
     ],
 )
-def test_the_log_tells_why(tmp_path: Path, said: str, state: State, why: str) -> None:
+def test_the_log_tells_why(tmp_path: Path, said: str, cause: Cause, why: str) -> None:
     log = tmp_path / "1.log"
     log.write_text(f"epoch 1\n{said}\n" if said else "")
-    found = failure(log, "it left with status 1", RUN)
-    assert found[0] is state
-    assert why in found[1]
+    found = fault_of(log, left(1), RUN)
+    assert found.cause is cause
+    assert why in found.why
 
 
 def test_what_was_caught_long_before_is_not_why(tmp_path: Path) -> None:
     log = tmp_path / "1.log"
     log.write_text("RuntimeError: CUDA out of memory (caught)\n" + "step\n" * 80 + "ValueError: no such thing\n")
-    assert failure(log, "it left with status 1", RUN) == (
-        State.FAILED,
-        "it left with status 1: ValueError: no such thing",
-    )
+    assert fault_of(log, left(1), RUN) == (Cause.LEFT, "it left with status 1: ValueError: no such thing")
 
 
 def test_a_script_that_says_so_and_leaves_by_itself_is_quoted_with_its_status(tmp_path: Path) -> None:
     log = tmp_path / "1.log"
     log.write_text("CUDA out of memory, giving up\n")
-    state, why = failure(log, "it left with status 3", replace(RUN, exit_code=3))
-    assert state is State.OOM
-    assert "by its last words" in why
-    assert "status 3" in why
+    found = fault_of(log, left(3), replace(RUN, exit_code=3))
+    assert found.state is State.OOM
+    assert "by its last words" in found.why
+    assert "status 3" in found.why
 
 
 def test_a_kill_by_the_kernel_is_a_want_of_memory(tmp_path: Path) -> None:
-    assert failure(tmp_path / "none", "x", replace(RUN, oom_kills=(1, "machine")))[0] is State.OOM
-    assert failure(tmp_path / "none", "x", replace(RUN, exit_code=137))[0] is State.OOM
+    assert fault_of(tmp_path / "none", left(1), replace(RUN, oom_kills=(1, "machine"))).state is State.OOM
+    assert fault_of(tmp_path / "none", left(137), replace(RUN, exit_code=137)).state is State.OOM
 
 
 def test_a_change_that_was_not_made_is_told() -> None:
@@ -68,10 +73,17 @@ def test_a_change_that_was_not_made_is_told() -> None:
 
     wanted = {"num_workers": 4}
     made = {"n": "override", "change": wanted, "refused": {}}
-    assert refused(start(made), wanted) == ""
-    assert refused(start(), {}) == ""
-    assert "not built" in refused(start({"n": "trial", "batches": 3}), wanted)
-    assert refused(start({"n": "override", "refused": {"num_workers": "a stream"}}), wanted) == "num_workers: a stream"
+    assert refused(start(made), wanted) is None
+    assert refused(start(), {}) is None
+    built = refused(start({"n": "trial", "batches": 3}), wanted)
+    assert built is not None
+    assert "not built" in built.why
+    stream = start({"n": "override", "refused": {"num_workers": "a stream"}})
+    assert refused(stream, wanted) == (Cause.NOT_OBEYED, "num_workers: a stream")
+    assert refused(start({"n": "override", "refused": {"batch_size": "x"}}), {"batch_size": 8}) == (
+        Cause.SIZE_NOT_SET,
+        "batch_size: x",
+    )
 
 
 PLACE = "train.py:9"
@@ -117,7 +129,7 @@ class Ranks:
         return replace(RUN, exit_code=self.status)
 
 
-def waited(ranks: Ranks) -> str:
+def waited(ranks: Ranks) -> Fault | None:
     """Return why they had to be ended."""
     plan = StartPlan(command=("x",), cwd=".", folder=Path(), seconds=3.0)
     return _follow(ranks, plan, PLACE, 60.0, None)[0]  # type: ignore[arg-type] # a stand-in
@@ -126,21 +138,23 @@ def waited(ranks: Ranks) -> str:
 @pytest.mark.parametrize(("hears", "most"), [(True, 9.0), (False, 20.0)])
 def test_ranks_that_wait_for_one_that_has_had_its_batches_are_ended_soon(*, hears: bool, most: float) -> None:
     ranks = Ranks(hears=hears)
-    assert waited(ranks) == ""
+    assert waited(ranks) is None
     assert ranks.interrupted == {1}
     assert ranks.seconds < most
 
 
 def test_ranks_of_whom_none_has_had_its_batches_may_be_stuck() -> None:
     ranks = Ranks(says=False)
-    assert waited(ranks).startswith("it was stuck")
+    fault = waited(ranks)
+    assert fault is not None
+    assert fault.cause is Cause.STUCK
     assert not ranks.interrupted
 
 
 def test_an_error_of_a_rank_whose_neighbour_has_had_its_batches_is_none() -> None:
     ranks = Ranks()
     waited(ranks)
-    found = outcome(ranks, PLACE, "")  # type: ignore[arg-type] # a stand-in
+    found = outcome(ranks, PLACE)  # type: ignore[arg-type] # a stand-in
     assert (found.state, found.exit_code, found.over) == (State.OK, 0, True)
     assert found.rates
 
@@ -149,7 +163,7 @@ def test_an_error_of_a_rank_while_all_train_is_one() -> None:
     ranks = Ranks(says=False)
     waited(ranks)
     ranks.status = 1
-    assert outcome(ranks, PLACE, "").state is State.FAILED  # type: ignore[arg-type] # a stand-in
+    assert outcome(ranks, PLACE).state is State.FAILED  # type: ignore[arg-type] # a stand-in
 
 
 UNEVEN = """

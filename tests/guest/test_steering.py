@@ -293,6 +293,7 @@ if __name__ == "__main__":
     told = [(note["state"], note.get("why", "")) for note in run.notes("steer")]
     assert [state for state, _ in told] == ["refused", "refused", "refused", "serving"], told
     assert "a whole pass" in told[0][1]
+    assert [note.get("of") for note in run.notes("steer")] == ["not-yet", "loader", "not-yet", None]
     assert "draws random numbers as it goes" in told[1][1]
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gputune.experiment.budget import Budget
-from gputune.experiment.starting import Start, State
+from gputune.experiment.starting import Cause, Start, State
 from gputune.features import Allocator, Device, Features, Machine, OutOfMemory, Process
 from gputune.sweep.batches import AUTO, SizeNotSet, Sizes
 from gputune.sweep.settings import setting
@@ -113,7 +113,8 @@ def test_a_size_that_cannot_be_set_is_said() -> None:
     with pytest.raises(SizeNotSet, match="dataset or a sampler"):
         tried(saturating, script=own)
     with pytest.raises(SizeNotSet, match="Buckets"):
-        tried(lambda _: Start(state=State.FAILED, log="", why="batch_size: its batch sampler decides: Buckets"))
+        why = "batch_size: its batch sampler decides: Buckets"
+        tried(lambda _: Start(state=State.FAILED, cause=Cause.SIZE_NOT_SET, log="", why=why))
 
 
 class SideBySide(Starter):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gputune.experiment.budget import Budget
-from gputune.experiment.starting import Start, State
+from gputune.experiment.starting import Cause, Start, State
 from gputune.sweep.restarts import Restarts
 from gputune.sweep.search import Outcome
 from gputune.sweep.settings import LoaderSetting, setting
@@ -33,7 +33,7 @@ class Starter:
             return Start(state=State.FAILED, log="", why=self.refuses, batches=came, over=True)
         if came < skip + 8:
             why = f"it ended after {came} batches, too few to time"
-            return Start(state=State.FAILED, log="", why=why, batches=came, over=True)
+            return Start(state=State.FAILED, log="", why=why, cause=Cause.TOO_FEW, batches=came, over=True)
         return Start(state=State.OK, log="", rates=(8 / self.batch,) * 8, batches=came, over=True)
 
 

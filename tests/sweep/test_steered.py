@@ -68,9 +68,10 @@ class World:
         if state == "serving":
             self.workers, self.left = wanted, order.get("batches") or 0
         ready = int((self.seconds + 0.05) * NS)
-        self.timeline.take(
-            [Note(0, {"n": "steer", "seq": seq, "state": state, "why": self.refuses.get(wanted), "ready_ns": ready})]
-        )
+        why = self.refuses.get(wanted)
+        of = "settings" if "workers" in (why or "") else "loader"
+        answer = {"n": "steer", "seq": seq, "state": state, "why": why, "of": of, "ready_ns": ready}
+        self.timeline.take([Note(0, answer)])
 
     def beat(self) -> bool:
         self.seconds += 0.1

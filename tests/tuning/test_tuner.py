@@ -64,7 +64,9 @@ class World(Training):
 
     def tell(self, state: str, why: str = "") -> None:
         ready = int((self.seconds + 0.05) * NS)
-        self.timeline.take([Note(0, {"n": "steer", "seq": self.seq, "state": state, "why": why, "ready_ns": ready})])
+        of = "settings" if "worker" in why else "loader"
+        answer = {"n": "steer", "seq": self.seq, "state": state, "why": why, "of": of, "ready_ns": ready}
+        self.timeline.take([Note(0, answer)])
 
     def beat(self) -> None:
         self.seconds += 0.1

@@ -32,6 +32,12 @@ NOTHING = iter(())  # a sampler without indices: torch refills from it, and stay
 _leaving = deque()  # (function that returns an iterator or None, when its workers are ended, by the monotonic clock)
 
 
+class NotBegun(RuntimeError):  # noqa: N818 - named for what happened
+    """Workers did not begin."""
+
+    of = "settings"  # what a refusal is a fault of: docs/steering.md
+
+
 class View:
     """What an iterator reads of its loader, as it was when the script began to iterate, with other settings over it."""
 
@@ -168,7 +174,7 @@ class _Several(_Ours):
             until = time.monotonic() + FIRST_S
             while not self.up(POLL_S):
                 if not self.living() or time.monotonic() > until:
-                    raise RuntimeError("its workers do not begin")
+                    raise NotBegun("its workers do not begin")
             self._sampler_iter = source
             fill(self, capacity(self))
         self.used = True

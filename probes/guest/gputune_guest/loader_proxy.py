@@ -11,7 +11,7 @@ import sys
 import weakref
 
 from gputune_guest import iterators, loader, ring, samplers, settings, wrapping
-from gputune_guest.switching import Change, SwitchRefused, object_to
+from gputune_guest.switching import LOADER, SETTINGS, Change, SwitchRefused, object_to
 
 ODD = 0x9E3779B97F4A7C15  # between seeds of workers: 2**64 over the golden ratio, so that they lie far apart
 WORDS = 300  # characters of a reason
@@ -89,12 +89,12 @@ class Shell:
         try:
             self._before(theirs)
         except SwitchRefused as reason:
-            self._refuse(theirs, str(reason))
+            self._refuse(theirs, reason)
         except Exception as error:
             if self.source is not None and error is self.source.error:  # the script's sampler has failed
                 raise
             ring.failed(error)
-            self._refuse(theirs, "%s: %s" % (type(error).__name__, error))
+            self._refuse(theirs, SwitchRefused("%s: %s" % (type(error).__name__, error)))
         self.busy = True
         batch = self.take(theirs, original)
         self.busy = bool(self.change or self._due or self._replay or self._limited or iterators.leaving())
@@ -195,7 +195,7 @@ class Shell:
     def _at_once(self, theirs, order, t0):
         order.served.add(self.where)
         if self.orders.live:
-            self._answer(theirs, "refused", order, t0, LIVE)
+            self._answer(theirs, "refused", order, t0, SwitchRefused(LIVE))
         elif order.do == "end":
             from gputune_guest import trial
 
@@ -239,9 +239,10 @@ class Shell:
         try:
             return self.maker.make(iterators.View(self.view, **wanted), seed, own=wanted == self.own)
         except Exception as error:
-            raise SwitchRefused("its workers cannot be started: %s: %s" % (type(error).__name__, error)) from None
+            why = "its workers cannot be started: %s: %s" % (type(error).__name__, error)
+            raise SwitchRefused(why, SETTINGS) from None
 
-    def _refuse(self, theirs, why):
+    def _refuse(self, theirs, reason):
         """Have things stay as they are, or be again as the script has them."""
         change, self.change = self.change, None
         if change is None:
@@ -250,7 +251,7 @@ class Shell:
         if change.order is not None:
             order.refused.add(self.where)
         self._limited = None
-        self._answer(theirs, "refused", order, change.t0, why)
+        self._answer(theirs, "refused", order, change.t0, reason)
         change.abandon(theirs)
 
     def _recover(self, theirs, failure):
@@ -274,7 +275,8 @@ class Shell:
         self.behind, self.force = own, self.own
         self._mirror(theirs)
         self._describe(theirs, built, fresh=True)
-        self._answer(theirs, "refused", order, t0, "under it: %s: %s" % (type(failure).__name__, failure))
+        reason = SwitchRefused("under it: %s: %s" % (type(failure).__name__, failure), SETTINGS)
+        self._answer(theirs, "refused", order, t0, reason)
 
     # passes
 
@@ -294,7 +296,8 @@ class Shell:
         else:
             self.behind, self.force, self._limited = self._begun(theirs, self.own), self.own, None
             order.refused.add(self.where)
-            self._answer(theirs, "refused", order, t0, str(failure))
+            reason = SwitchRefused(str(failure), getattr(failure, "of", LOADER))
+            self._answer(theirs, "refused", order, t0, reason)
         self._mirror(theirs)
         self.busy = True
 
@@ -373,11 +376,11 @@ class Shell:
 
     # what is told
 
-    def _answer(self, theirs, state, order, t0, why=None):
-        """Tell what came of an order."""
+    def _answer(self, theirs, state, order, t0, reason=None):
+        """Tell what came of an order; `reason`: the SwitchRefused of one that is refused."""
         fields = {"seq": order.seq, "state": state, "where": self.where, "set": self.force}
-        if why is not None:
-            fields["why"] = why[:WORDS]
+        if reason is not None:
+            fields["why"], fields["of"] = str(reason)[:WORDS], reason.of
         batch = theirs._num_yielded - (state in ("serving", "back"))
         ring.note(n="steer", **fields, batch=batch, iterator=loader.number_of(theirs), start_ns=t0, ready_ns=ring.now())
 
@@ -408,7 +411,8 @@ class Shell:
             replay.copies = trial.Replayed(batch, replay.order.pin)
         except Exception as error:
             self._replay = None
-            self._answer(theirs, "refused", replay.order, replay.t0, "its batches cannot be copied: %s" % error)
+            reason = SwitchRefused("its batches cannot be copied: %s" % error)
+            self._answer(theirs, "refused", replay.order, replay.t0, reason)
 
     def _again(self, theirs):
         replay = self._replay

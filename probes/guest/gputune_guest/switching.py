@@ -13,6 +13,7 @@ import time
 from gputune_guest import iterators, samplers, settings
 from gputune_guest.randomness import randomness
 
+LOADER, SETTINGS, NOT_YET = "loader", "settings", "not-yet"  # what a refusal is a fault of: docs/steering.md
 BEGIN_S = 60.0  # for workers to begin
 AT_ONCE_S = 0.1  # worth waiting for them where this process would make the next batch itself meanwhile
 STREAM = "its dataset is a stream, which other workers would begin anew: start the script again with these settings"
@@ -26,7 +27,14 @@ _GUARD = re.compile(r"__name__\s*==\s*['\"]__main__['\"]|['\"]__main__['\"]\s*==
 
 
 class SwitchRefused(Exception):  # noqa: N818 - named for what happened
-    """The settings would be wrong for this iterator, or could not be had; the message says why."""
+    """The settings would be wrong for this iterator, or could not be had; the message says why.
+
+    `of` says what that is a fault of: see docs/steering.md.
+    """
+
+    def __init__(self, why, of=LOADER):
+        super().__init__(why)
+        self.of = of
 
 
 class Change:
@@ -93,10 +101,10 @@ class Change:
                 self._shell.take_over(theirs, self._shell.behind, self)
             return
         if not new.living():
-            raise SwitchRefused("one of its workers died as it began")
+            raise SwitchRefused("one of its workers died as it began", SETTINGS)
         if not self._draining and not new.up():
             if time.monotonic() > self._until:
-                raise SwitchRefused("its workers did not begin within %.0f s" % BEGIN_S)
+                raise SwitchRefused("its workers did not begin within %.0f s" % BEGIN_S, SETTINGS)
             return
         if not self._draining:
             self._drain(theirs, old, new)
@@ -183,7 +191,7 @@ def _draws(shell, theirs):
     """
     drew = samplers.draws(shell.view, shell.where)
     if drew is None:
-        raise SwitchRefused(UNSEEN)
+        raise SwitchRefused(UNSEEN, NOT_YET)
     if drew:
         return True
     source = shell.source_of(theirs)
