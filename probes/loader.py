@@ -22,7 +22,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from gputune.core.events import APART, Event, Kind, Record
+from gputune.core.events import BatchCode, Event, Kind, Record
 from gputune.core.hygiene import mask
 from gputune.core.sample import Guest, Json, Metric, Note, Open, Reading, Role, Sample, Target, Ticks, now
 
@@ -591,9 +591,9 @@ class Rings:
         for event in events:
             record = event.record
             if record.kind == BATCH:
-                if not record.code & APART:
+                if not record.code & BatchCode.APART:
                     self._wait(process, record.t0, record.t1)
-                if not record.code & ~APART:
+                if not record.code & ~BatchCode.APART:
                     self.batches += 1
                     self.samples += record.c
 

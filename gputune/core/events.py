@@ -142,32 +142,83 @@ SPAN_NAMES: dict[int, str] = {
     SpanCode.CLEANUP: "cleanup",
 }
 
-END = 1  # BATCH: this next() raised StopIteration
-FAILED = 2  # BATCH: this next() raised something else
 QUEUED_BITS, CALM_PARTS = 10, 30  # RENDEZVOUS: of the code, and in which parts forward passes are told above them
-ON_DEVICE = 0x8000  # RENDEZVOUS: times are the device's; the training thread did not stand there
-STOOD = 0x4000  # RENDEZVOUS: and they are of what the device's stream stood for, by events around it
-GATHERED = 0x2000  # RENDEZVOUS: with STOOD: weights had to be gathered from the other ranks for this round (FSDP)
-UNTIMED = 4  # BATCH: it was counted, but nothing is known of the wait for it: t0 = t1
-APART = 8  # BATCH: taken by another thread than the training's, which goes on meanwhile
-STANDS = 1  # DELAY: it was the training that was held up, for batches
-SLOWS = 2  # DELAY: it was the training, as its rounds are slowed down
 RUNNERS = 0x8000  # ENVIRONMENT: these processes ask the policy, too, and the training waits for what they send
-LONE = 3  # DELAY: it was all other batches that were, for one to be made by itself
-INLINE = 1  # FETCH, READS: made in the training process itself (num_workers=0)
-FROM_PINNED = 1  # SPAN copy.h2d, in field c: the tensor lay in page-locked memory
-NON_BLOCKING = 2  # likewise: and the copy was asked for without waiting
-PLAIN = 2  # FETCH: most of the bytes that were measured are no tensors: from a worker they come through a pipe
-TFDATA = 4  # FETCH: by the stages of a tf.data pipeline, a mean of the batches since the last such record: t0 to t1
-#            what all stages took together, a CPU ns of the whole process with its step, d ns of the slowest stage,
-#            which is number code >> 8 of those in the note `pipeline`
-DIRECT = 2  # READS: files were opened past the page cache (O_DIRECT)
-HELD = 1  # SEGMENT: it was held back until the host had queued all of it
-DIVIDED = 2  # DEVICE, SEGMENT: a step with more parts than it has waits, and no GAP: its host took longer than usual
-EXPANDABLE = 0x100  # OOM: the allocator's segments can grow, so what it reserves does not come to pieces
-NO_NEXT = 1  # FORWARD: counted from the end of an optimizer step, there was no next()
-LOOKED = 2  # FORWARD: what torch did to the weights, and on the device, is known
-NEW = 1  # ITERATOR: the first one of a DataLoader that was built; of older guests none has it
+
+
+# Codes are plain numbers: a recorder looks at some with each record, and an IntFlag takes fifteen times as long.
+class BatchCode:
+    """How a `next()` ended, and who asked for it."""
+
+    END = 1  # it raised StopIteration
+    FAILED = 2  # it raised something else
+    UNTIMED = 4  # it was counted, but nothing is known of the wait for it: t0 = t1
+    APART = 8  # taken by another thread than the training's, which goes on meanwhile
+
+
+class RendezvousCode:
+    """What the times of a RENDEZVOUS are of."""
+
+    GATHERED = 0x2000  # with STOOD: weights had to be gathered from the other ranks for this round (FSDP)
+    STOOD = 0x4000  # times are of what the device's stream stood for, by events around it
+    ON_DEVICE = 0x8000  # times are the device's; the training thread did not stand there
+
+
+class DelayCode:
+    """Who was held up."""
+
+    STANDS = 1  # the training, for batches
+    SLOWS = 2  # the training, as its rounds are slowed down
+    LONE = 3  # all other batches, for one to be made by itself
+
+
+class FetchCode:
+    """Where and how a batch was made."""
+
+    INLINE = 1  # in the training process itself (num_workers=0); so of READS
+    PLAIN = 2  # most of the bytes that were measured are no tensors: from a worker they come through a pipe
+    TFDATA = 4  # by the stages of a tf.data pipeline, a mean of the batches since the last such record: t0 to t1
+    #            what all stages took together, a CPU ns of the whole process with its step, d ns of the slowest stage,
+    #            which is number code >> 8 of those in the note `pipeline`
+
+
+class ReadsCode:
+    """How the files of a batch were read."""
+
+    DIRECT = 2  # they were opened past the page cache (O_DIRECT)
+
+
+class CopyField:
+    """What field c of a SPAN copy.h2d says."""
+
+    FROM_PINNED = 1  # the tensor lay in page-locked memory
+    NON_BLOCKING = 2  # and the copy was asked for without waiting
+
+
+class SegmentCode:
+    """How a segment of a step, or a DEVICE record, was timed."""
+
+    HELD = 1  # it was held back until the host had queued all of it
+    DIVIDED = 2  # a step with more parts than it has waits, and no GAP: its host took longer than usual
+
+
+class OomCode:
+    """What is known of the allocator of an OOM."""
+
+    EXPANDABLE = 0x100  # its segments can grow, so what it reserves does not come to pieces
+
+
+class ForwardCode:
+    """What is known of a FORWARD."""
+
+    NO_NEXT = 1  # counted from the end of an optimizer step, there was no next()
+    LOOKED = 2  # what torch did to the weights, and on the device, is known
+
+
+class IteratorCode:
+    """What is known of an ITERATOR."""
+
+    NEW = 1  # the first one of a DataLoader that was built; of older guests none has it
 
 
 class Record(NamedTuple):

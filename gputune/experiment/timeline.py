@@ -8,7 +8,7 @@ where there is one (`gputune/gathering/device_time.py`).
 import statistics
 from collections.abc import Iterable, Mapping
 
-from gputune.core.events import END, FAILED, Event, Kind, Record, SpanCode
+from gputune.core.events import BatchCode, Event, Kind, Record, SpanCode
 from gputune.core.pace import BATCHES, SAMPLES, STEPS, Pace
 from gputune.core.sample import Guest, Json, Note, Open, Reading
 from gputune.experiment.line import BLOCKS, BatchTimes
@@ -103,9 +103,9 @@ class Timeline:
         elif record.kind == Kind.STEP and self._steps is not None:
             line = self._steps.setdefault(event.process, BatchTimes(self._time(event.process)))
             line.add(record.t1, 0, 0, first=True)
-        elif record.kind == Kind.BATCH and record.code & END:
+        elif record.kind == Kind.BATCH and record.code & BatchCode.END:
             self._passed.add(self._places.get((event.process, self._training.get((event.process, record.a), -1)), ""))
-        elif record.kind == Kind.BATCH and not record.code & FAILED:
+        elif record.kind == Kind.BATCH and not record.code & BatchCode.FAILED:
             self._batch(event.process, record)
 
     def _iterator(self, process: int, record: Record) -> None:

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gputune.core.events import APART, END, FAILED, INLINE, TFDATA, UNTIMED
+from gputune.core.events import BatchCode, FetchCode
 from gputune.core.hygiene import clean
 from gputune.core.sample import Metric
 from gputune.exporters import _ties
@@ -103,21 +103,21 @@ class Seat:
         return top, self._tracks.thread(top, worker, name, 2 + (number or 0))
 
     def _batch(self, row: Row, t: int) -> Iterator[Event]:
-        at = self._thread(row["process"], *((APART_THREAD, 1) if row["code"] & APART else ()))
+        at = self._thread(row["process"], *((APART_THREAD, 1) if row["code"] & BatchCode.APART else ()))
         args = {"batch": row["index"], **{name: row[name] for name in ("iterator", "ready", "samples", "code")}}
-        if row["code"] & UNTIMED:
+        if row["code"] & BatchCode.UNTIMED:
             yield moment(at, "batch", t, args)
             return
         event = lasting(at, "loader.wait", t, row["wait"], args)
         yield event
-        made = None if row["code"] & (END | FAILED) else self._ties.taken(row)
+        made = None if row["code"] & (BatchCode.END | BatchCode.FAILED) else self._ties.taken(row)
         if made is not None:
             yield from self._tie(made, _Half(at, t, t + event["dur"]), fetched=False)
 
     def _fetch(self, row: Row, t: int) -> Iterator[Event]:
-        inline = bool(row["code"] & INLINE)
+        inline = bool(row["code"] & FetchCode.INLINE)
         args = {name: row[name] for name in ("cpu", "queued", "collate", "bytes", "samples")}
-        if row["code"] & TFDATA:
+        if row["code"] & FetchCode.TFDATA:
             yield moment(self._thread(row["process"], PIPELINE, 1), "fetch", t, args)
             return
         at = self._thread(row["process"]) if inline else self._worker(row["process"])

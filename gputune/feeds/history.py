@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gputune.core.events import APART, END, UNTIMED, Event, Kind
+from gputune.core.events import BatchCode, Event, Kind
 from gputune.core.pace import SAMPLES, STEPS
 from gputune.core.sample import Reading, Sample
 from gputune.core.units import NS
@@ -70,7 +70,7 @@ class Historian:
         if record.kind == Kind.STEP:
             self._at(record.t1).steps += 1
             self._training[event.process] = record.t1
-        elif record.kind == Kind.BATCH and not record.code & END:
+        elif record.kind == Kind.BATCH and not record.code & BatchCode.END:
             self._training[event.process] = record.t1
             point = self._at(record.t1)
             point.batches += 1
@@ -78,7 +78,7 @@ class Historian:
             if record.d >= 0:
                 point.ready += record.d
                 point.asked += 1
-            if not record.code & (UNTIMED | APART):
+            if not record.code & (BatchCode.UNTIMED | BatchCode.APART):
                 self._wait(record.t0, record.t1)
         self.last = max(self.last, record.t1)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gputune.core.events import SLOWS, Event, Kind
+from gputune.core.events import DelayCode, Event, Kind
 from gputune.core.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.core.units import NS
 from gputune.features import Features, Process, Raised
@@ -175,7 +175,7 @@ class Gatherer:
         kind = record.kind
         if kind in LOOPING or (kind == BACKWARD and training.by_passes):
             self.host.loop(record.t0, record.t1)
-        elif kind == DELAY and record.code == SLOWS:
+        elif kind == DELAY and record.code == DelayCode.SLOWS:
             self._slowed(training, record.t0)
         elif kind == MEMBER:
             self._workers.owner[record.b] = (event.process, record.a, record.c)

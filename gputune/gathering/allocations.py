@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gputune.core.events import EXPANDABLE, Kind, Record
+from gputune.core.events import Kind, OomCode, Record
 from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features import Allocator, OutOfMemory, Trend
@@ -128,7 +128,7 @@ class Allocations:
             reserved=record.d,
             free=record.e,
             total=self._cards.get(device, ProcessDevice("", 0)).total or None,
-            expandable=bool(record.code & EXPANDABLE),
+            expandable=bool(record.code & OomCode.EXPANDABLE),
             growth=last.growth,
             times=last.times,
             went_on=last.went_on,

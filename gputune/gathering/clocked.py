@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeAlias
 
-from gputune.core.events import DIVIDED, Kind, Record
+from gputune.core.events import Kind, Record, SegmentCode
 from gputune.core.figures import mean
 from gputune.core.units import NS
 from gputune.features import DeviceStep
@@ -94,8 +94,8 @@ class Clocked:
         if record.kind == Kind.SEGMENT:
             self._part(record)
         elif record.kind == Kind.CROSSED:
-            self._crossed += record.a if self._steps > WARM_UP and not record.code & DIVIDED else 0
-        elif record.kind == Kind.DEVICE and record.code & DIVIDED:
+            self._crossed += record.a if self._steps > WARM_UP and not record.code & SegmentCode.DIVIDED else 0
+        elif record.kind == Kind.DEVICE and record.code & SegmentCode.DIVIDED:
             self._divided.step(record.c)
         else:
             self._queue.take(record)
@@ -105,7 +105,7 @@ class Clocked:
         behind = record.d - 1 if record.d else None
         self._holds += record.e > 0
         self._held += record.e
-        if record.code & DIVIDED:
+        if record.code & SegmentCode.DIVIDED:
             self._divided.part(record.c, record.b, record.a, behind)
         elif self._steps >= WARM_UP:
             self._parts.part(record.c, record.b, record.a, behind)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gputune.core.events import FROM_PINNED, NON_BLOCKING, Record
+from gputune.core.events import CopyField, Record
 from gputune.core.units import NS
 from gputune.features import Copy
 
@@ -37,11 +37,11 @@ class Copies:
         mine.count += 1
         mine.ns += record.t1 - record.t0
         mine.size += record.b
-        unattended = record.c & FROM_PINNED and record.c & NON_BLOCKING
+        unattended = record.c & CopyField.FROM_PINNED and record.c & CopyField.NON_BLOCKING
         if record.b >= NOTABLE and not unattended:
             mine.fastest = max(mine.fastest, record.b * NS / max(1, record.t1 - record.t0))
-        mine.pinned += record.b if record.c & FROM_PINNED else 0
-        mine.non_blocking += record.b if record.c & NON_BLOCKING else 0
+        mine.pinned += record.b if record.c & CopyField.FROM_PINNED else 0
+        mine.non_blocking += record.b if record.c & CopyField.NON_BLOCKING else 0
 
     def features(self, place: Callable[[int], tuple[str, str]]) -> tuple[Copy, ...]:
         """Return them by place, most time first. `place` tells (where, what) of a site."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gputune.core.events import APART, END, FAILED, NEW, PLAIN, TFDATA, UNTIMED, Record
+from gputune.core.events import BatchCode, FetchCode, IteratorCode, Record
 from gputune.core.figures import mean
 from gputune.core.sample import Json
 from gputune.core.units import NS
@@ -153,7 +153,7 @@ class LoaderState:
         self.slowed.disturbed(record.t0)
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
-        fresh = bool(record.code & NEW)
+        fresh = bool(record.code & IteratorCode.NEW)
         former = self._passes.pop(record.a, None)
         before = former.before + former.batches if former and record.d else 0  # a reset keeps the workers
         start = max(0, record.t1 - record.t0 - picking)
@@ -170,7 +170,7 @@ class LoaderState:
         wait = record.t1 - record.t0
         here = self._passes.get(record.a)
         self._waited(record, wait, here)
-        if record.code & (END | FAILED):
+        if record.code & (BatchCode.END | BatchCode.FAILED):
             return
         self.line.batch(record.a)
         self._count(record, picking)
@@ -180,12 +180,12 @@ class LoaderState:
         if here.batches == 1:
             here.first_wait, here.picking = max(0, wait - picking), here.picking + picking
             return
-        if record.code & APART:  # the gap between two of them is not a step
+        if record.code & BatchCode.APART:  # the gap between two of them is not a step
             return
         if here.batches <= self.num_workers:
             here.others_first += wait
         self._steps_seen += 1
-        if self._steps_seen > WARM_UP and not record.code & UNTIMED:
+        if self._steps_seen > WARM_UP and not record.code & BatchCode.UNTIMED:
             self._keep(wait, gap, pauses)
             paused = sum(pauses.values()) if pauses else 0
             self.filled.round(gap, wait - picking, paused)
@@ -198,17 +198,17 @@ class LoaderState:
         """Count a next(), be it the last one of a pass, and whose wait it was."""
         self._first = self._first or record.t0
         self._last = record.t1
-        if record.code & APART:
+        if record.code & BatchCode.APART:
             self._waited_apart += wait
         else:
             self._wait_total += wait
         if here is not None:
             here.end = record.t1
-            here.complete = here.complete or bool(record.code & END)
+            here.complete = here.complete or bool(record.code & BatchCode.END)
 
     def _count(self, record: Record, picking: int) -> None:
         """Count a batch."""
-        if record.code & APART:
+        if record.code & BatchCode.APART:
             self._apart += 1
             self._taken_apart.append(record.t1)
         elif self._pinning.seen:
@@ -275,7 +275,7 @@ class LoaderState:
 
     def fetch(self, record: Record, iterator: int, worker: int) -> None:
         """Take how one batch was made. The first of each worker is warm-up: imports, opened files, cold caches."""
-        if self.pipeline is not None and record.code & TFDATA:
+        if self.pipeline is not None and record.code & FetchCode.TFDATA:
             self.pipeline.made(record)
             return
         self._fetched += 1
@@ -290,7 +290,7 @@ class LoaderState:
         if record.e:
             self._bytes = record.e
             self._most_bytes = max(self._most_bytes, record.e)
-            self._plain = bool(record.code & PLAIN)
+            self._plain = bool(record.code & FetchCode.PLAIN)
             self._tensors = max(self._tensors, record.code >> 8)
         if worker >= 0:
             self.lone.made(record, iterator)

@@ -33,6 +33,6 @@ def network(host: NetworkMeans) -> Network | None:
     )
 
 
-def _pace(host: Host, metric: str, instance: str = "") -> float | None:
+def _pace(host: NetworkMeans, metric: str, instance: str = "") -> float | None:
     rate = host.rates.get((metric, instance))
     return rate.mean if rate is not None else None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.core.events import APART, END, HELD, LONE, SLOWS, SPAN_NAMES, STOPPING, Kind, Record, SpanCode
+from gputune.core.events import SPAN_NAMES, STOPPING, BatchCode, DelayCode, Kind, Record, SegmentCode, SpanCode
 from gputune.core.figures import half_wilson
 from gputune.core.sample import Guest, Json, Open
 from gputune.core.units import NS
@@ -325,7 +325,7 @@ class TrainingProcess:
     def _on_device(self, record: Record) -> None:
         """Take what the device's clock said of a step."""
         self._clocked.take(record)
-        if record.kind == SEGMENT and record.code & HELD:
+        if record.kind == SEGMENT and record.code & SegmentCode.HELD:
             self.disturbed(record.t0)
         if record.kind == GAP:
             self.meetings.idled(record)
@@ -452,9 +452,9 @@ class TrainingProcess:
         for fetch in made:
             if fetch.t0 >= record.t0 and fetch.kind != PICK:  # an older one is of a next() that was never told
                 self.fetched(record.a, fetch, -1)
-        apart = bool(record.code & APART)  # the training does not stand still for it
+        apart = bool(record.code & BatchCode.APART)  # the training does not stand still for it
         if not apart:
-            self._given, self._pass_ended = (0, record.t1) if record.code & END else (record.t1, 0)
+            self._given, self._pass_ended = (0, record.t1) if record.code & BatchCode.END else (record.t1, 0)
             if iterator is not None and not self._loaders[iterator.loader].evaluates:
                 self._worked_on(record)
             self.meetings.waited(record)
@@ -469,10 +469,10 @@ class TrainingProcess:
         iterator.returned = iterator.moved = record.t1
         iterator.stood, iterator.pauses = 0, {}
         if not apart and iterator.trains and not loader.evaluates:
-            self._between(self._passes.ended(record.t1) if record.code & END else self._passes.batch())
+            self._between(self._passes.ended(record.t1) if record.code & BatchCode.END else self._passes.batch())
         if not apart:
             self._advanced(loader, record)
-        if record.code & END:
+        if record.code & BatchCode.END:
             self._iterators.pop(record.a, None)
 
     def _overheard(self, record: Record) -> _Iterator | None:
@@ -488,7 +488,7 @@ class TrainingProcess:
 
         Or that all batches but one were: that one was waited for as ever.
         """
-        if record.code == LONE:
+        if record.code == DelayCode.LONE:
             if record.a in self._iterators:
                 self._loaders[self._iterators[record.a].loader].made_alone(record)
             self.disturbed(record.t0)
@@ -497,7 +497,7 @@ class TrainingProcess:
             if 0 < iterator.returned <= record.t0:
                 iterator.stood += record.t1 - record.t0
         loader = self._loaders.get(self._iterators[record.a].loader) if record.a in self._iterators else None
-        if record.code == SLOWS:
+        if record.code == DelayCode.SLOWS:
             (self._slowed if loader is None else loader.slowed).slowed(record)
             return
         self.ledger.span("loader.wait", record.t0, record.t1)

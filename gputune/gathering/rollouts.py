@@ -6,7 +6,7 @@ are told late (docs/ring.md), so times are compared, and not the order in which 
 
 from typing import TypeAlias
 
-from gputune.core.events import NEW, Record
+from gputune.core.events import IteratorCode, Record
 
 Key: TypeAlias = tuple[str, str, str]  # span, where, what
 
@@ -25,7 +25,7 @@ class Rollouts:
 
     def iterator(self, record: Record) -> Key | None:
         """Take an iterator. Return the evaluation that its loader was built after."""
-        if not (record.code & NEW and record.e):
+        if not (record.code & IteratorCode.NEW and record.e):
             return None
         self._built = record.t0
         return self._taken() if self._latest is not None and self._latest[1] <= record.t0 else None

@@ -6,7 +6,7 @@ From getting a batch to the first module call, through the backward pass, and fr
 from collections import deque
 from collections.abc import Callable
 
-from gputune.core.events import LOOKED, NO_NEXT, Record
+from gputune.core.events import ForwardCode, Record
 from gputune.core.units import NS
 
 KEPT = 2000  # timings of sampled steps
@@ -26,8 +26,8 @@ class Stretches:
         """Take a FORWARD record: the time before a step's first module call, of which `spans` ns are of spans."""
         before = max(0, record.t1 - record.t0 - spans)
         self._before.append(before / NS)
-        self.gotten = not record.code & NO_NEXT
-        if record.code & LOOKED:
+        self.gotten = not record.code & ForwardCode.NO_NEXT
+        if record.code & ForwardCode.LOOKED:
             on_weights = min(before, record.a)
             self._looked += before
             self._weights += on_weights

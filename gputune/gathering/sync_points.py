@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
-from gputune.core.events import CALM_PARTS, GATHERED, ON_DEVICE, QUEUED_BITS, STOOD, Record
+from gputune.core.events import CALM_PARTS, QUEUED_BITS, Record, RendezvousCode
 from gputune.core.units import NS
 from gputune.features import SyncRound
 
@@ -85,11 +85,11 @@ class Meetings:
         first = self._iterations[0] or record.a
         self._counted = (self._counted[0] if self._iterations[0] else self._batches, self._batches)
         self._iterations = (first, record.a)
-        self._inside += 0 if record.code & ON_DEVICE else record.t1 - record.t0
+        self._inside += 0 if record.code & RendezvousCode.ON_DEVICE else record.t1 - record.t0
         self._sampled += 1
         if self._sampled <= WARM_UP:
             return
-        if record.code & STOOD and record.code & ON_DEVICE:
+        if record.code & RendezvousCode.STOOD and record.code & RendezvousCode.ON_DEVICE:
             self._stood(record)
             return
         began = record.t0 - record.d
@@ -105,7 +105,7 @@ class Meetings:
             calm_queued=_calm(record.code),
             calls=max(1, record.c >> RANK_BITS),
             ranks=record.c & ((1 << RANK_BITS) - 1),
-            on_device=bool(record.code & ON_DEVICE),
+            on_device=bool(record.code & RendezvousCode.ON_DEVICE),
         )
         self._reduced.append(_Round(began, record.t0, record.t1, meeting))
 
@@ -120,7 +120,7 @@ class Meetings:
             calls=max(1, record.c >> RANK_BITS),
             ranks=record.c & ((1 << RANK_BITS) - 1),
             on_device=True,
-            gathered=bool(record.code & GATHERED),
+            gathered=bool(record.code & RendezvousCode.GATHERED),
         )
         self._reduced.append(_Round(record.t0, record.t1, record.t1, meeting))
 
@@ -229,10 +229,10 @@ def _within(passes: list[tuple[int, int]], moment: int) -> float:
 
 def _queued(record: Record) -> float:
     """Return the ns since the meeting before it that the thread was runnable without a CPU."""
-    return 0.0 if record.code & ON_DEVICE else record.d * (record.code & ((1 << QUEUED_BITS) - 1)) / 1000
+    return 0.0 if record.code & RendezvousCode.ON_DEVICE else record.d * (record.code & ((1 << QUEUED_BITS) - 1)) / 1000
 
 
 def _calm(code: int) -> float | None:
     """Return the share of the latest forward passes that the thread was so, None where that was not measured."""
-    told = 0 if code & ON_DEVICE else code >> QUEUED_BITS
+    told = 0 if code & RendezvousCode.ON_DEVICE else code >> QUEUED_BITS
     return (told - 1) / CALM_PARTS if told else None

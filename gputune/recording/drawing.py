@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.core.events import APART, END, UNTIMED
+from gputune.core.events import BatchCode
 from gputune.core.sample import Json
 from gputune.recording import asked, cells, keeping, tables
 from gputune.recording.about import offset
@@ -243,7 +243,7 @@ def _curve(each: ColumnQuery, grid: Grid) -> CurveBuilder:
 
 def _chosen(each: ColumnQuery, table: pa.Table) -> pa.Table | None:
     """Return the rows that count; None where the table has none, or lacks the column."""
-    unfit = END | UNTIMED | APART if each.column == "wait" else END
+    unfit = BatchCode.END | BatchCode.UNTIMED | BatchCode.APART if each.column == "wait" else BatchCode.END
     if each.table == "batches" and (pc.max(table["code"]).as_py() or 0):
         table = table.filter(pc.equal(pc.bit_wise_and(table["code"], pa.scalar(unfit, pa.int16())), 0))
     if each.only and len(table):

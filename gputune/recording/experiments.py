@@ -3,10 +3,15 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gputune.core.events import HELD, LONE, SLOWS, STANDS, Kind
+from gputune.core.events import DelayCode, Kind, SegmentCode
 
 TABLE = "experiments"
-NAMES = {0: "delay", STANDS: "fill", SLOWS: "slope", LONE: "lone"}  # of DELAY records, by their code
+NAMES = {
+    0: "delay",
+    DelayCode.STANDS: "fill",
+    DelayCode.SLOWS: "slope",
+    DelayCode.LONE: "lone",
+}  # of DELAY records, by their code
 HOLD = "hold"
 SHAPE = pa.schema(
     [
@@ -32,7 +37,7 @@ def _delays(events: pa.Table) -> pa.Table:
     codes = rows["code"]
     place = pc.index_in(codes, value_set=pa.array(list(NAMES), codes.type))
     what = pc.coalesce(pa.array(list(NAMES.values())).take(place), codes.cast(pa.string()))
-    slope, fill, delay = (pc.equal(codes, code) for code in (SLOWS, STANDS, 0))
+    slope, fill, delay = (pc.equal(codes, code) for code in (DelayCode.SLOWS, DelayCode.STANDS, 0))
     block = pc.if_else(slope, rows["b"], pc.if_else(delay, rows["a"], None))
     return _table(
         rows, what, rows["seconds"], block, pc.if_else(delay, None, rows["a"]), pc.if_else(fill, rows["d"], None)
@@ -40,7 +45,9 @@ def _delays(events: pa.Table) -> pa.Table:
 
 
 def _holds(events: pa.Table) -> pa.Table:
-    of_device = pc.and_(pc.equal(events["kind"], int(Kind.SEGMENT)), pc.equal(pc.bit_wise_and(events["code"], HELD), 1))
+    of_device = pc.and_(
+        pc.equal(events["kind"], int(Kind.SEGMENT)), pc.equal(pc.bit_wise_and(events["code"], SegmentCode.HELD), 1)
+    )
     rows = events.filter(of_device)
     none = pa.nulls(len(rows), pa.int64())
     what = pa.array([HOLD] * len(rows), pa.string())

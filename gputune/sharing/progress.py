@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gputune.core.events import END, FAILED, Event, Kind, Record
+from gputune.core.events import BatchCode, Event, Kind, Record
 from gputune.core.pace import Pace, pace
 from gputune.core.units import NS
 from gputune.gathering.device_time import TOLD, DeviceTime, elapsed
@@ -148,7 +148,9 @@ class Progress:
         if record.kind == Kind.GAP:
             ring.time.take(record)
         elif record.kind == Kind.STEP or (
-            record.kind == Kind.BATCH and record.a in ring.training and not record.code & (END | FAILED)
+            record.kind == Kind.BATCH
+            and record.a in ring.training
+            and not record.code & (BatchCode.END | BatchCode.FAILED)
         ):
             self._made[slot] = self._made.get(slot, 0) + (record.kind == Kind.BATCH)
             ring.time.came(record.t1)

@@ -16,7 +16,7 @@ import pytest
 
 from gputune import __version__
 from gputune.commands import _progress
-from gputune.core.events import INLINE, Event, Kind, Record, SpanCode
+from gputune.core.events import Event, FetchCode, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
 from gputune.recording import Damaged, Recording
 from gputune.recording.about import sealed
@@ -46,7 +46,7 @@ def readings() -> list[Reading]:
     ]
     for index in range(BATCHES):
         made = at + MAKING
-        found.append(Event(0, Record(Kind.FETCH, INLINE, at + US, made - 20 * US, 2 * MS, 0, MS, 4096, 16)))
+        found.append(Event(0, Record(Kind.FETCH, FetchCode.INLINE, at + US, made - 20 * US, 2 * MS, 0, MS, 4096, 16)))
         found.append(Event(0, Record(Kind.BATCH, 0, at, made, 1, index, -1, 0, 16)))
         found.append(Event(0, Record(Kind.STEP, 0, made + STEP - MS, made + STEP, 1, 0, 0, 0, 0)))
         at = made + STEP

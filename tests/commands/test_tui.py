@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.core.events import INLINE, Event, Kind, Record
+from gputune.core.events import Event, FetchCode, Kind, Record
 from gputune.core.sample import Guest, Note, Reading
 from gputune.recording import Recording
 from tests.conftest import Run
@@ -47,7 +47,7 @@ def readings() -> list[Reading]:
     ]
     for index in range(100):
         at = BEGAN + index * 40 * MS
-        found.append(Event(0, Record(Kind.FETCH, INLINE, at, at + 30 * MS, 2 * MS, 0, MS, 4096, 16)))
+        found.append(Event(0, Record(Kind.FETCH, FetchCode.INLINE, at, at + 30 * MS, 2 * MS, 0, MS, 4096, 16)))
         found.append(Event(0, Record(Kind.BATCH, 0, at, at + 30 * MS, 1, index, -1, 0, 16)))
         found.append(Event(0, Record(Kind.STEP, 0, at + 39 * MS, at + 40 * MS, 1, 0, 0, 0, 0)))
     return found

@@ -6,7 +6,7 @@ from statistics import harmonic_mean
 
 import pytest
 
-from gputune.core.events import END, Event, Kind, Record, SpanCode
+from gputune.core.events import Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Note
 from gputune.core.units import NS
 from gputune.experiment.line import BLOCKS, KEPT
@@ -15,6 +15,8 @@ from gputune.features.concurrent_loaders import Company
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from queued import Loop, steady
+
+from gputune.core.events import BatchCode
 
 PLACE = "train.py:9"
 
@@ -191,7 +193,7 @@ def test_evaluations_and_ends_are_no_batches() -> None:
     found.take([batch(0, 1 + 0.1 * n) for n in range(30)])
     assert found.batches() == 0
     found = timeline(0)
-    found.take([batch(0, 1.0, code=END), batch(0, 2.0)])
+    found.take([batch(0, 1.0, code=BatchCode.END), batch(0, 2.0)])
     assert found.batches() == 1
 
 
@@ -254,7 +256,7 @@ def test_a_training_is_known_to_go_on_after_a_pass_once_the_next_one_has_begun()
     found = timeline(0)
     found.take([batch(0, 1.0), batch(0, 1.1)])
     assert not found.again(PLACE)
-    found.take([batch(0, 1.2, code=END)])
+    found.take([batch(0, 1.2, code=BatchCode.END)])
     assert not found.again(PLACE)
     found.take([Event(0, Record(Kind.ITERATOR, 0, 0, 0, 2, 1, 0, 1, 0))])
     assert found.again(PLACE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.core.events import INLINE, Event, Kind, Record
+from gputune.core.events import Event, FetchCode, Kind, Record
 from gputune.core.sample import Guest, Metric, Note, Reading, Sample, now
 from gputune.recording import Recording
 
@@ -34,7 +34,9 @@ def ticks(seconds: int) -> Iterator[list[Reading]]:
         found, first = first, []
         for index in range(25 * second, 25 * second + 25):
             made = at + MAKING
-            found.append(Event(0, Record(Kind.FETCH, INLINE, at + 1000, made - 20_000, 2 * MS, 0, MS, 4096, 16)))
+            found.append(
+                Event(0, Record(Kind.FETCH, FetchCode.INLINE, at + 1000, made - 20_000, 2 * MS, 0, MS, 4096, 16))
+            )
             found.append(Event(0, Record(Kind.BATCH, 0, at, made, 1, index, -1, 0, 16)))
             found.append(Event(0, Record(Kind.STEP, 0, made + STEP - MS, made + STEP, 1, 0, 0, 0, 0)))
             at = made + STEP

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import END, Event, Kind, Record
+from gputune.core.events import BatchCode, Event, Kind, Record
 from gputune.core.sample import Metric, Sample
 from gputune.feeds.history import Historian
 from gputune.feeds.rows import POINTS
@@ -81,7 +81,7 @@ def test_where_no_batch_has_a_size_the_pace_is_of_steps() -> None:
 
 def test_the_end_of_an_iterator_is_no_batch() -> None:
     historian = Historian(0)
-    historian.take([batch(0.0, 0.5, code=END)])
+    historian.take([batch(0.0, 0.5, code=BatchCode.END)])
     assert historian.history().busy == ()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gputune.core.events import END, INLINE, NEW, Event, Kind, Record, SpanCode
+from gputune.core.events import BatchCode, Event, FetchCode, IteratorCode, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Metric, Note, Open, Role, Sample, Stack
 from gputune.features import Features
 from gputune.gathering import Gatherer
@@ -41,19 +41,22 @@ class Story:
     def iterator(self, number: int = 1, loader: int = 1, *, took: float = 0, grad: bool = True, process: int = 0,
                  workers: int = 0, again: bool = False, fresh: bool = False) -> None:  # fmt: skip
         t0, self.at = self.at, self.at + took
-        code, fields = NEW if fresh else 0, {"a": number, "b": loader, "c": workers, "d": int(again), "e": int(grad)}
+        code, fields = (
+            IteratorCode.NEW if fresh else 0,
+            {"a": number, "b": loader, "c": workers, "d": int(again), "e": int(grad)},
+        )
         self.record(Kind.ITERATOR, t0, self.at, process, code, **fields)
         self.record(Kind.SPAN, t0, self.at, process, SpanCode.LOADER_START, d=number)
 
     def batch(self, number: int = 1, *, wait: float = 1, process: int = 0, count: int = 32, end: bool = False) -> None:
         t0, self.at = self.at, self.at + wait
-        self.record(Kind.BATCH, t0, self.at, process, END if end else 0, a=number, c=0 if end else count)
+        self.record(Kind.BATCH, t0, self.at, process, BatchCode.END if end else 0, a=number, c=0 if end else count)
 
     def inline(self, number: int = 1, *, took: float = 1, cpu: float | None = None, count: int = 32) -> None:
         """A batch that is made inside its next(), which takes just as long."""
         t0, self.at = self.at, self.at + took
         used = round((took if cpu is None else cpu) * MS)
-        self.record(Kind.FETCH, t0, self.at, code=INLINE, a=used, c=count)
+        self.record(Kind.FETCH, t0, self.at, code=FetchCode.INLINE, a=used, c=count)
         self.record(Kind.BATCH, t0, self.at, a=number, c=count)
 
     def step(self, took: float = 10) -> None:

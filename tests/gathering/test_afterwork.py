@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import NO_NEXT, Kind, SpanCode
+from gputune.core.events import ForwardCode, Kind, SpanCode
 
 LIB = "/venv/lib/python3.11/site-packages"
 NEXT = f"_BaseDataLoaderIter.__next__ ({LIB}/torch/utils/data/dataloader.py:700)"
@@ -194,7 +194,7 @@ def drawn(story):
     """A loop without a DataLoader, whose optimizer steps at line 15."""
     for number in range(12):
         story.step(10)
-        story.record(Kind.FORWARD, story.at, story.at + 5, code=NO_NEXT) if number else None
+        story.record(Kind.FORWARD, story.at, story.at + 5, code=ForwardCode.NO_NEXT) if number else None
     story.stack(main(13), CALL, count=20)
     story.stack(main(14), BACKWARD, count=20)
     story.stack(main(11), "get_batch (/home/me/data.py:4)", count=10)

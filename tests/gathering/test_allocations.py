@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import EXPANDABLE, Kind, SpanCode
+from gputune.core.events import Kind, OomCode, SpanCode
 
 MIB = 2**20
 CARD = {"n": "card", "device": 0, "uuid": "GPU-1", "total": 4096 * MIB}
@@ -94,7 +94,7 @@ def test_of_too_few_steps_no_growth_is_told(story) -> None:
 def test_a_training_that_goes_on_is_told_so_and_its_peak_is_that_of_afterwards(story) -> None:
     story.iterator()
     story.record(Kind.MEMORY, story.at, story.at, a=MIB, b=MIB, d=MIB)
-    runs_out(story, code=EXPANDABLE)
+    runs_out(story, code=OomCode.EXPANDABLE)
     runs_out(story)
     story.batch()
     story.record(Kind.MEMORY, story.at, story.at, a=100 * MIB, b=140 * MIB, d=4000 * MIB)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gputune.core.events import LONE, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record
 from gputune.gathering.alone import Lone
 
 MS = 1_000_000
 
 
 def lone(index: int, t0: int, t1: int) -> Record:
-    return Record(kind=Kind.DELAY, code=LONE, t0=t0 * MS, t1=t1 * MS, a=1, b=index, d=0, e=0, c=0)
+    return Record(kind=Kind.DELAY, code=DelayCode.LONE, t0=t0 * MS, t1=t1 * MS, a=1, b=index, d=0, e=0, c=0)
 
 
 def batch(index: int) -> Record:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import DIVIDED, HELD, Kind, Record
+from gputune.core.events import Kind, Record, SegmentCode
 from gputune.gathering.clocked import LEAST, WARM_UP, Clocked
 
 MS = 1_000_000
@@ -22,7 +22,7 @@ def crossed(stood: float, code: int = 0) -> Record:
 
 def part(mask: int, number: int, took: float, behind: float | None = None) -> Record:
     after = 0 if behind is None else 1 + int(behind * MS)
-    return Record(Kind.SEGMENT, HELD, 0, 0, int(took * MS), number, after, MS, mask)
+    return Record(Kind.SEGMENT, SegmentCode.HELD, 0, 0, int(took * MS), number, after, MS, mask)
 
 
 def fed(*records: Record, times: int = WARM_UP + LEAST) -> Clocked:
@@ -55,7 +55,7 @@ def test_standing_for_other_devices_is_a_mean_of_all_steps_but_divided_ones() ->
     for n in range(LEAST):
         clocked.take(gap(0, 10))
         clocked.take(step(1))
-        clocked.take(crossed(8, code=DIVIDED if n % 4 else 0))
+        clocked.take(crossed(8, code=SegmentCode.DIVIDED if n % 4 else 0))
     assert clocked.told is not None
     assert clocked.told.crossing == pytest.approx(0.002)
 
@@ -101,7 +101,7 @@ def test_steps_of_one_structure_share_their_parts_whether_or_not_each_holds_work
 
 
 def divided(mask: int) -> Record:
-    return step(mask)._replace(code=DIVIDED)
+    return step(mask)._replace(code=SegmentCode.DIVIDED)
 
 
 def test_steps_that_were_divided_speak_for_those_whose_parts_hold_too_much() -> None:
@@ -111,9 +111,9 @@ def test_steps_that_were_divided_speak_for_those_whose_parts_hold_too_much() -> 
     for _ in range(3):
         clocked.take(divided(0b1011))
         for number, took in ((0, 2), (1, 1)):
-            clocked.take(part(0b1011, number, took)._replace(code=DIVIDED | HELD))
+            clocked.take(part(0b1011, number, took)._replace(code=SegmentCode.DIVIDED | SegmentCode.HELD))
     assert clocked.told == before  # the last part is not known yet
-    clocked.take(part(0b1011, 3, 4)._replace(code=DIVIDED))
+    clocked.take(part(0b1011, 3, 4)._replace(code=SegmentCode.DIVIDED))
     told = clocked.told
     assert told is not None
     assert told.compute == pytest.approx(0.007)
@@ -123,6 +123,6 @@ def test_steps_that_were_divided_speak_for_those_whose_parts_hold_too_much() -> 
 def test_parts_that_were_measured_undivided_are_believed_first() -> None:
     clocked = fed(gap(0, 10), step(0b1), part(0b1, 0, 3))
     clocked.take(divided(0b1))
-    clocked.take(part(0b1, 0, 8)._replace(code=DIVIDED | HELD))
+    clocked.take(part(0b1, 0, 8)._replace(code=SegmentCode.DIVIDED | SegmentCode.HELD))
     assert clocked.told is not None
     assert clocked.told.compute == pytest.approx(0.003)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import FROM_PINNED, NON_BLOCKING, SpanCode
+from gputune.core.events import CopyField, SpanCode
 
 
 def test_the_dearest_place_comes_first_with_what_was_pinned_and_not_waited_for(story) -> None:
@@ -10,9 +10,9 @@ def test_the_dearest_place_comes_first_with_what_was_pinned_and_not_waited_for(s
     story.note(n="site", id=2, where="train.py:51", what="Tensor.cuda")
     story.iterator()
     story.epoch(2)
-    story.span(SpanCode.COPY_H2D, 2, a=1, b=1000, c=FROM_PINNED | NON_BLOCKING)
+    story.span(SpanCode.COPY_H2D, 2, a=1, b=1000, c=CopyField.FROM_PINNED | CopyField.NON_BLOCKING)
     story.span(SpanCode.COPY_H2D, 5, a=2, b=3000)
-    story.span(SpanCode.COPY_H2D, 3, a=2, b=1000, c=FROM_PINNED)
+    story.span(SpanCode.COPY_H2D, 3, a=2, b=1000, c=CopyField.FROM_PINNED)
     story.epoch(1)
     dearest, other = story.features().processes[0].copies
     assert (dearest.where, dearest.what, dearest.count, dearest.size) == ("train.py:51", "Tensor.cuda", 2, 4000)

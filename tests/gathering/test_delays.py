@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gputune.core.events import STANDS, Kind
+from gputune.core.events import DelayCode, Kind
 from gputune.features import Slope
 
 WORKERS, ROUND, DELAY = 2, 10.0, 15.0  # ms: a batch takes each worker 20
@@ -34,7 +34,7 @@ def slope(
         untold.at = start + at
         untold.record(Kind.BATCH, untold.at - 1, untold.at, a=1, c=32)
         if count == stands:
-            untold.record(Kind.DELAY, untold.at, untold.at + 5, a=1, d=3, code=STANDS)
+            untold.record(Kind.DELAY, untold.at, untold.at + 5, a=1, d=3, code=DelayCode.STANDS)
         if held_up:
             delays += [(number, untold.at + number + 1) for number in range(of)]
         while delays and not late:

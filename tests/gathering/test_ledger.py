@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import LOOKED, NO_NEXT, Kind, SpanCode
+from gputune.core.events import ForwardCode, Kind, SpanCode
 from gputune.gathering.clocked import WARM_UP
 from gputune.gathering.rounds import WITHOUT_STEP
 
@@ -396,9 +396,9 @@ def test_what_torch_did_to_the_weights_is_a_share_of_the_time_before_the_model(s
         story.step()
         stepped = story.at
         story.at += 10
-        story.record(Kind.FORWARD, stepped, story.at, code=NO_NEXT | LOOKED, a=took * 1_000_000)
+        story.record(Kind.FORWARD, stepped, story.at, code=ForwardCode.NO_NEXT | ForwardCode.LOOKED, a=took * 1_000_000)
     story.step()
-    story.record(Kind.FORWARD, story.at, story.at + 10, code=NO_NEXT)
+    story.record(Kind.FORWARD, story.at, story.at + 10, code=ForwardCode.NO_NEXT)
     (process,) = story.features().processes
     assert process.on_weights == pytest.approx(0.5)
     assert len(process.before_forward) == 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import APART, INLINE, Kind, SpanCode
+from gputune.core.events import BatchCode, FetchCode, Kind, SpanCode
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
 
@@ -342,7 +342,7 @@ def test_the_tensors_of_a_batch_are_known_where_they_were_counted(story) -> None
     story.iterator()
     for count in (0, 288, 0):
         t0, story.at = story.at, story.at + 10
-        code = INLINE | min(127, count) << 8
+        code = FetchCode.INLINE | min(127, count) << 8
         story.record(Kind.FETCH, t0, story.at, code=code, a=4_000_000, b=-1, e=4096 if count else 0, c=32)
         story.record(Kind.BATCH, t0, story.at, a=1, c=32)
     assert story.features().processes[0].loaders[0].batch_tensors == 127
@@ -529,7 +529,7 @@ def apart(told, batches: int, *, wait: float, busy: float, began: float) -> None
     """Another thread takes batches: in next() for `wait` ms of each, and elsewhere until `busy` ms are over."""
     for index in range(batches):
         t0 = began + index * busy
-        told.record(Kind.BATCH, t0, t0 + wait, code=APART, a=1, b=index, c=32)
+        told.record(Kind.BATCH, t0, t0 + wait, code=BatchCode.APART, a=1, b=index, c=32)
 
 
 def test_what_another_thread_waits_for_is_no_wait_of_the_training(story) -> None:

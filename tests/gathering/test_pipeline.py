@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import TFDATA, UNTIMED, Kind
+from gputune.core.events import BatchCode, FetchCode, Kind
 
 STAGES = [["Prefetch", 1, 0, 2], ["BatchV2", 1, 0, 0], ["Map", 1, 0, 0], ["Range", 1, 0, 0]]
 MAP = 2
@@ -17,7 +17,7 @@ def pipeline(told, **differs) -> None:
 
 def reading(told, *, took: float, slowest: float, cpu: float) -> None:
     """What its stages took of one batch, in ms, told before the next batch."""
-    code = TFDATA | MAP << 8
+    code = FetchCode.TFDATA | MAP << 8
     told.record(Kind.FETCH, told.at, told.at + took, code=code, a=round(cpu * 1e6), b=-1, d=round(slowest * 1e6))
 
 
@@ -43,7 +43,7 @@ def test_the_slowest_stage_is_the_one_that_most_readings_name(untold) -> None:
     for _ in range(3):
         reading(untold, took=40, slowest=38, cpu=10)
         untold.epoch(4)
-    untold.record(Kind.FETCH, untold.at, untold.at + 1, code=TFDATA | 1 << 8, a=1000, b=-1, d=1000)
+    untold.record(Kind.FETCH, untold.at, untold.at + 1, code=FetchCode.TFDATA | 1 << 8, a=1000, b=-1, d=1000)
     untold.epoch(1)
     (loader,) = untold.features().processes[0].loaders
     assert loader.pipeline.slowest == MAP
@@ -73,7 +73,7 @@ def test_batches_whose_wait_is_not_known_are_counted_and_not_timed(untold) -> No
     pipeline(untold)
     untold.epoch(20)
     for _ in range(5):
-        untold.record(Kind.BATCH, untold.at, untold.at, code=UNTIMED, a=1, c=32)
+        untold.record(Kind.BATCH, untold.at, untold.at, code=BatchCode.UNTIMED, a=1, c=32)
         untold.step()
     (loader,) = untold.features().processes[0].loaders
     assert loader.batches == 25

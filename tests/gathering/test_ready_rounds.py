@@ -2,14 +2,14 @@
 
 import pytest
 
-from gputune.core.events import STANDS, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record
 from gputune.gathering.ready_rounds import ReadyRounds
 
 MS = 1_000_000
 
 
 def stood(ready: int, ms: int = 60) -> Record:
-    return Record(kind=Kind.DELAY, code=STANDS, t0=0, t1=ms * MS, a=1, b=0, d=ready, e=0, c=0)
+    return Record(kind=Kind.DELAY, code=DelayCode.STANDS, t0=0, t1=ms * MS, a=1, b=0, d=ready, e=0, c=0)
 
 
 def rounds(filled: ReadyRounds, *seconds: float, paused: int = 0, wait: int = MS) -> list[float]:

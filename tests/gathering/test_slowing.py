@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gputune.core.events import SLOWS, STANDS, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record
 from gputune.features import Slope
 from gputune.gathering.slowing import Slowing
 
@@ -24,7 +24,7 @@ def told(
         held = DELAY if left else 0.0
         if left:
             block = max(b for b in BLOCKS if b <= number)
-            one.slowed(Record(Kind.DELAY, SLOWS, at, at + int(held * MS), 1, block, 0, 0, 0))
+            one.slowed(Record(Kind.DELAY, DelayCode.SLOWS, at, at + int(held * MS), 1, block, 0, 0, 0))
             left -= 1
         if spoil and number in {b + 3 for b in BLOCKS}:
             at += 40 * MS  # what somebody else did
@@ -76,10 +76,10 @@ def loop(story, later: float, delayed: Callable[[int], bool], *, stands: bool = 
     """Tell of a training with a DataLoader, whose thread works 10 ms behind each step."""
     for number in range(400):
         if delayed(number):
-            story.record(Kind.DELAY, story.at, story.at + 2, code=SLOWS, a=1, b=number // IN_A_ROW)
+            story.record(Kind.DELAY, story.at, story.at + 2, code=DelayCode.SLOWS, a=1, b=number // IN_A_ROW)
             story.at += 2 * later
         if stands and number % 20 == 0:
-            story.record(Kind.DELAY, story.at, story.at, code=STANDS, a=1, d=3)
+            story.record(Kind.DELAY, story.at, story.at, code=DelayCode.STANDS, a=1, d=3)
         story.batch(wait=1)
         story.step(20 + number * 7 % 5 * 0.1)
     return story.features().processes[0]
@@ -114,7 +114,7 @@ def test_where_another_rank_is_slowed_down_meanwhile_nothing_is_known(story) -> 
 
     def both(number: int) -> bool:
         if in_blocks(number):
-            story.record(Kind.DELAY, story.at, story.at + 2, process=1, code=SLOWS, a=9, b=number // IN_A_ROW)
+            story.record(Kind.DELAY, story.at, story.at + 2, process=1, code=DelayCode.SLOWS, a=9, b=number // IN_A_ROW)
         return in_blocks(number)
 
     assert loop(story, 1.0, both).pace is None
@@ -126,7 +126,7 @@ def test_of_a_loop_without_a_loader_steps_are_rounds(empty) -> None:
     for number in range(400):
         empty.step(20 + number * 7 % 5 * 0.1)
         if in_blocks(number):
-            empty.record(Kind.DELAY, empty.at, empty.at + 2, code=SLOWS, b=number // IN_A_ROW)
+            empty.record(Kind.DELAY, empty.at, empty.at + 2, code=DelayCode.SLOWS, b=number // IN_A_ROW)
             empty.at += 2
     (process,) = empty.features().processes
     assert process.pace is not None

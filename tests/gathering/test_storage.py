@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import DIRECT, INLINE, Kind
+from gputune.core.events import FetchCode, Kind
 from gputune.core.mounts import Mount
 from gputune.core.sample import Note
 from gputune.features import Filing, Variety
@@ -11,10 +11,10 @@ from gputune.gathering.storage import GrowthRate
 MS = 1_000_000
 
 
-def read(story, *, asked: int, stored: int, opens: int = 4, took: float = 10, code: int = INLINE) -> None:
+def read(story, *, asked: int, stored: int, opens: int = 4, took: float = 10, code: int = FetchCode.INLINE) -> None:
     """A batch made in the training process, blocked half of its time, of which a sample was taken."""
     t0, story.at = story.at, story.at + took
-    story.record(Kind.FETCH, t0, story.at, code=INLINE, a=round(took / 2 * MS), c=8)
+    story.record(Kind.FETCH, t0, story.at, code=FetchCode.INLINE, a=round(took / 2 * MS), c=8)
     story.record(Kind.READS, t0, story.at, code=code, a=2 * MS, b=asked, d=stored, e=8, c=opens)
     story.record(Kind.BATCH, t0, story.at, a=1, c=8)
 
@@ -22,7 +22,7 @@ def read(story, *, asked: int, stored: int, opens: int = 4, took: float = 10, co
 def test_a_sampled_batch_tells_what_it_opened_and_read(story) -> None:
     story.iterator()
     read(story, asked=4000, stored=1000)
-    read(story, asked=4000, stored=9000, opens=0, code=INLINE | DIRECT)
+    read(story, asked=4000, stored=9000, opens=0, code=FetchCode.INLINE | FetchCode.DIRECT)
     first, second = story.features().processes[0].loaders[0].reads
     assert (first.opens, first.opening, first.samples, first.asked, first.stored) == (4, 0.002, 8, 4000, 1000)
     assert (first.wall, first.direct) == (0.010, False)
@@ -43,8 +43,8 @@ def test_each_epoch_has_its_own_account(story) -> None:
         for _ in range(3):
             t0 = story.at
             story.at += 10
-            story.record(Kind.FETCH, t0, story.at, code=INLINE, a=(4 if stored else 9) * MS, c=8)
-            story.record(Kind.READS, t0, story.at, code=INLINE, b=4000, d=stored, e=8, c=4)
+            story.record(Kind.FETCH, t0, story.at, code=FetchCode.INLINE, a=(4 if stored else 9) * MS, c=8)
+            story.record(Kind.READS, t0, story.at, code=FetchCode.INLINE, b=4000, d=stored, e=8, c=4)
             story.record(Kind.BATCH, t0, story.at, a=number, c=8)
         story.batch(number, end=True)
     cold, warm = story.features().processes[0].loaders[0].epochs

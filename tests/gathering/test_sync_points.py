@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import CALM_PARTS, GATHERED, ON_DEVICE, QUEUED_BITS, STOOD, Kind, SpanCode
+from gputune.core.events import CALM_PARTS, QUEUED_BITS, Kind, RendezvousCode, SpanCode
 
 
 def called(story, took: float, number: int, size: int = 1000) -> None:
@@ -133,7 +133,7 @@ def test_the_backward_pass_before_a_call_is_that_of_the_round(story) -> None:
 
 def test_meetings_on_the_device_hold_up_the_device_and_not_the_thread(story) -> None:
     for iteration in range(1, 11):
-        reduced(story, iteration, own=10, apart=5, code=ON_DEVICE)
+        reduced(story, iteration, own=10, apart=5, code=RendezvousCode.ON_DEVICE)
     (process,) = story.features().processes
     assert "collective" not in process.ledger
     assert {(m.queued, m.calm_queued) for m in process.meetings} == {(0.0, None)}
@@ -150,7 +150,7 @@ def test_the_launchers_words_reach_the_process(story) -> None:
 def stood(story, number: int, *, host: float, own: float, apart: float, beside: int = 0) -> None:
     """A round that the device has timed, `host` ms of the host's clock after the one before."""
     t0, story.at = story.at, story.at + host
-    code, c = ON_DEVICE | STOOD | beside, 4 | 2 << 16
+    code, c = RendezvousCode.ON_DEVICE | RendezvousCode.STOOD | beside, 4 | 2 << 16
     story.record(
         Kind.RENDEZVOUS, t0, story.at, code=code, a=number, b=500, d=round(own * 1e6), e=round(apart * 1e6), c=c
     )
@@ -169,7 +169,7 @@ def test_a_round_of_a_device_is_told_by_its_own_clock(story) -> None:
 def test_rounds_for_which_weights_were_gathered_are_known(story) -> None:
     story.step()
     for number in range(1, 9):
-        stood(story, number, host=2, own=20, apart=5, beside=250 | GATHERED * (number > 5))
+        stood(story, number, host=2, own=20, apart=5, beside=250 | RendezvousCode.GATHERED * (number > 5))
     assert [(m.gathered, round(m.hidden * 1e3)) for m in told(story)] == [(False, 5)] * 2 + [(True, 5)] * 3
 
 
@@ -194,7 +194,7 @@ def test_a_host_that_waits_ahead_of_its_device_keeps_nobody_waiting(story) -> No
         story.batch(wait=10)
         story.record(Kind.GAP, story.at - 10, story.at, a=1_000_000, b=9_000_000)
         t0, story.at = story.at - 10, story.at + 1
-        code = ON_DEVICE | STOOD
+        code = RendezvousCode.ON_DEVICE | RendezvousCode.STOOD
         story.record(Kind.RENDEZVOUS, t0 - 1, story.at, code=code, a=number, d=9_000_000, e=2_000_000, c=4)
     assert all(m.waited == pytest.approx(0.001) for m in told(story))
 

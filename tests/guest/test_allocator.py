@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.core.events import EXPANDABLE, Kind
+from gputune.core.events import Kind, OomCode
 
 MIB = 1 << 20
 LOOP = """
@@ -64,7 +64,7 @@ def test_memory_that_ran_out_reads_on_the_terminal_as_without_us(
     env = {**CUDA, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     run = watched(LOOP.replace("STEP", "step(300)"), path=(fake_torch,), env=env)
     (record,) = run.records(Kind.OOM)
-    assert record.code == EXPANDABLE
+    assert record.code == OomCode.EXPANDABLE
     assert run.notes("error") == []
     environment = {**os.environ, **env, "PYTHONPATH": str(fake_torch), "PYTHONDONTWRITEBYTECODE": "1"}
     bare = subprocess.run(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import DIVIDED, HELD, Kind
+from gputune.core.events import Kind, SegmentCode
 
 LOOP = """
 import time, torch
@@ -80,7 +80,7 @@ def test_work_between_waits_is_timed_by_holding_the_device_back(watched: Callabl
     run = watched(STEPS, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
     parts = [part for part in run.records(Kind.SEGMENT) if not part.b]  # what comes behind the wait is next to nothing
     assert parts
-    assert all(part.code & HELD and part.e > 0 for part in parts)
+    assert all(part.code & SegmentCode.HELD and part.e > 0 for part in parts)
     for part in parts:
         assert part.a == pytest.approx(800_000, rel=0.02)  # not the 1.2 ms and more that the host takes to queue it
     waits = [step.b for step in run.records(Kind.DEVICE)]
@@ -137,7 +137,7 @@ def test_of_a_held_part_it_is_told_what_came_behind_the_backward_pass(
     watched: Callable[..., Any], fake_torch: Path
 ) -> None:
     run = watched(PASSES, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
-    held = [part for part in run.records(Kind.SEGMENT) if part.code & HELD]
+    held = [part for part in run.records(Kind.SEGMENT) if part.code & SegmentCode.HELD]
     assert held
     for part in held:
         assert (part.a, part.d - 1) == (pytest.approx(500_000, rel=0.02), pytest.approx(200_000, rel=0.02))
@@ -165,7 +165,7 @@ def test_a_hold_that_the_device_made_up_for_has_cost_nothing(
 ) -> None:
     """Steps of 15 ms on the host and one on the device: three holds would be more than may be spent in 3 s."""
     run = watched(LONG.replace("WAITS", waits), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
-    held = [part for part in run.records(Kind.SEGMENT) if part.code & HELD and part.e > 5_000_000]
+    held = [part for part in run.records(Kind.SEGMENT) if part.code & SegmentCode.HELD and part.e > 5_000_000]
     assert least <= len(held) <= most
 
 
@@ -190,20 +190,20 @@ for batch in DataLoader(Quick(), batch_size=1):
 
 def test_a_step_of_more_launches_than_the_queue_holds_is_divided(watched: Callable[..., Any], fake_torch: Path) -> None:
     run = watched(MANY.replace("QUEUE", "16"), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
-    parts = [part for part in run.records(Kind.SEGMENT) if part.code & DIVIDED]
+    parts = [part for part in run.records(Kind.SEGMENT) if part.code & SegmentCode.DIVIDED]
     assert {part.b for part in parts} >= set(range(5))
     for part in parts:
         assert part.a == pytest.approx(800_000 if part.b < 5 else 0, rel=0.05)
-    divided = [step for step in run.records(Kind.DEVICE) if step.code & DIVIDED]
+    divided = [step for step in run.records(Kind.DEVICE) if step.code & SegmentCode.DIVIDED]
     assert 2 <= len(divided) < 40
     whole = {gap.t0 for gap in run.records(Kind.GAP)}
     assert not {step.t1 for step in divided} & whole
-    assert all(part.code & DIVIDED for part in run.records(Kind.SEGMENT))
+    assert all(part.code & SegmentCode.DIVIDED for part in run.records(Kind.SEGMENT))
 
 
 def test_a_step_that_the_queue_holds_is_not_divided(watched: Callable[..., Any], fake_torch: Path) -> None:
     run = watched(MANY.replace("QUEUE", "64"), path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
-    assert any(part.code & HELD for part in run.records(Kind.SEGMENT))
+    assert any(part.code & SegmentCode.HELD for part in run.records(Kind.SEGMENT))
 
 
 BEHIND = """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import LONE, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record
 from gputune.launch.steering import OrderChannel
 from tests.guest.conftest import Watched
 
@@ -117,7 +117,7 @@ def _torch() -> None:
 
 
 def lone(run: Watched) -> list[Record]:
-    return [record for record in run.records(Kind.DELAY) if record.code == LONE]
+    return [record for record in run.records(Kind.DELAY) if record.code == DelayCode.LONE]
 
 
 def test_a_batch_is_made_by_itself_and_every_number_is_the_same(watched: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import APART, END, FAILED, Event, Kind, SpanCode
+from gputune.core.events import BatchCode, Event, Kind, SpanCode
 
 IN_C, IN_PYTHON = "", "1"  # GPUTUNE_GUEST_PURE
 Watch = Callable[..., Any]
@@ -143,7 +143,14 @@ for error in (KeyError("theirs"), Own(), StopIteration(7), GeneratorExit(), Syst
     else: raise AssertionError(error)
 """
     run = seen("\nimport signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)" + code).healthy()
-    assert [b.code for b in run.records(Kind.BATCH)] == [FAILED, FAILED, 1, FAILED, FAILED, FAILED]
+    assert [b.code for b in run.records(Kind.BATCH)] == [
+        BatchCode.FAILED,
+        BatchCode.FAILED,
+        1,
+        BatchCode.FAILED,
+        BatchCode.FAILED,
+        BatchCode.FAILED,
+    ]
 
 
 def test_an_error_of_ours_stays_ours(seen: Watch) -> None:
@@ -384,7 +391,13 @@ list(DataLoader([1], batch_size=1))
 
 def test_what_another_thread_waits_for_the_training_does_not(seen: Watch) -> None:
     run = seen(APART_LOOP).healthy()
-    assert [b.code for b in run.records(Kind.BATCH)] == [APART, APART, APART | END, 0, END]
+    assert [b.code for b in run.records(Kind.BATCH)] == [
+        BatchCode.APART,
+        BatchCode.APART,
+        BatchCode.APART | BatchCode.END,
+        0,
+        BatchCode.END,
+    ]
     assert [s.e for s in run.spans(SpanCode.CHECKPOINT)] == [0]
     assert [bool(s.e) for s in run.spans(SpanCode.LOADER_START)] == [True, False]
     mark = run.open()
@@ -404,5 +417,5 @@ thread.start()
 thread.join()
 """
     run = seen(code).healthy()
-    assert [b.code for b in run.records(Kind.BATCH)] == [APART, 0, 0, END]
+    assert [b.code for b in run.records(Kind.BATCH)] == [BatchCode.APART, 0, 0, BatchCode.END]
     assert [s.e for s in run.spans(SpanCode.CHECKPOINT)] == [0]

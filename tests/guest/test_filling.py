@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import STANDS, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record
 from tests.guest.conftest import Watched
 from tests.guest.training import TRAINING
 
@@ -13,7 +13,7 @@ CODE = f"batches = 400\n{TRAINING}"
 
 
 def stood(run: Watched) -> list[Record]:
-    return [record for record in run.records(Kind.DELAY) if record.code == STANDS]
+    return [record for record in run.records(Kind.DELAY) if record.code == DelayCode.STANDS]
 
 
 @pytest.fixture(autouse=True)

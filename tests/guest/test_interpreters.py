@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.core.events import END, INLINE, Kind, SpanCode
+from gputune.core.events import BatchCode, FetchCode, Kind, SpanCode
 from tests.guest.interpreters import first_to_start
 
 TRAINING = """
@@ -42,10 +42,10 @@ def test_a_training_is_seen_whole(watched: Callable[..., Any], python: str, fake
     assert run.out == ""
     assert run.err == "done\n"
     batches = run.records(Kind.BATCH)
-    assert [(b.b, b.code) for b in batches] == [(0, 0), (1, 0), (2, 0), (3, END)] * 4
+    assert [(b.b, b.code) for b in batches] == [(0, 0), (1, 0), (2, 0), (3, BatchCode.END)] * 4
     assert len(run.records(Kind.STEP)) == len(run.records(Kind.BACKWARD)) == 6
     assert [f.c for f in run.records(Kind.FETCH)] == [8, 8, 4] * 2
-    assert {f.code for f in run.records(Kind.FETCH)} == {INLINE}
+    assert {f.code for f in run.records(Kind.FETCH)} == {FetchCode.INLINE}
     assert len(run.workers) == 4  # two loops over a loader with two workers
     fetched = [f for worker in run.workers for f in run.records(Kind.FETCH, worker)]
     assert sorted(f.c for f in fetched) == [4, 4, 8, 8, 8, 8]

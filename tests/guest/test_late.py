@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gputune.core.events import BatchCode
+
 GUEST = Path(__file__).parents[2] / "probes" / "guest"
 
 CODE = """
@@ -39,13 +41,16 @@ def run(code: str, *folders: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def batches(folder: Path) -> int:
-    from gputune.core.events import END, FAILED, Kind
+    from gputune.core.events import Kind
     from gputune.probes.loader import Ring
 
     count = 0
     for file in folder.glob("*.ring"):
         ring = Ring(file)
-        count += sum(e.record.kind == Kind.BATCH and not e.record.code & (END | FAILED) for e in ring.drain(0))
+        count += sum(
+            e.record.kind == Kind.BATCH and not e.record.code & (BatchCode.END | BatchCode.FAILED)
+            for e in ring.drain(0)
+        )
         ring.close()
     return count
 

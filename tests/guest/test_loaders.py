@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import APART, END, FAILED, INLINE, NEW, PLAIN, Event, Kind, SpanCode
+from gputune.core.events import BatchCode, Event, FetchCode, IteratorCode, Kind, SpanCode
 from gputune.core.sample import Note, Reading
 
 HEAD = """
@@ -101,7 +101,7 @@ if __name__ == "__main__":
     assert len(list(DataLoader(Numbers(), batch_size=22, collate_fn=words))) == 1
 """
     run = watched(HEAD + code).healthy()
-    assert [bool(f.code & PLAIN) for f in run.records(Kind.FETCH)] == [False, False, True]
+    assert [bool(f.code & FetchCode.PLAIN) for f in run.records(Kind.FETCH)] == [False, False, True]
     assert [f.code >> 8 for f in run.records(Kind.FETCH)][-1] == 1
 
 
@@ -159,7 +159,7 @@ if __name__ == "__main__":
     loader_of = {i.a: i.b for i in iterators}
     for batch in run.records(Kind.BATCH):
         of[loader_of[batch.a]].append(batch)
-    samples = {number: [b.c for b in batches if not b.code & ~APART] for number, batches in of.items()}
+    samples = {number: [b.c for b in batches if not b.code & ~BatchCode.APART] for number, batches in of.items()}
     assert samples[1] == [11] * 4
     assert samples[2] == [0] * 22  # not batched by torch: how many samples that is, nobody knows
     assert samples[3] == [3, 1]
@@ -169,9 +169,9 @@ if __name__ == "__main__":
     assert samples[7] == [22]
     assert sorted(map(len, (samples[8], samples[9], samples[10]))) == [1, 2, 4]
     assert [i.d for i in iterators if i.b == 1] == [0, 1]  # the second epoch resets
-    assert [i.code for i in iterators if i.b == 1] == [NEW, 0]
+    assert [i.code for i in iterators if i.b == 1] == [IteratorCode.NEW, 0]
     inner = next(batches for batches in of.values() if len(batches) == 6 and len(of[1]) == 6 and batches is not of[1])
-    assert [b.code for b in inner] == [0, 0, END] * 2
+    assert [b.code for b in inner] == [0, 0, BatchCode.END] * 2
     assert {notes[4]["iterable"], notes[5]["iterable"]} == {True}
     assert notes[6]["in_order"] is False
     assert notes[2]["batch_size"] is None
@@ -243,7 +243,7 @@ list(a), list(b)
     assert [note["batch_size"] for note in run.notes("loader")] == [11, 2, 2]  # two that live at once are two
     assert [(note["beside"], note["idle"]) for note in run.notes("loader")] == [(0, 0), (1, 1), (1, 0)]
     assert [i.b for i in run.records(Kind.ITERATOR)] == [1, 1, 1, 2, 3]
-    assert [i.code for i in run.records(Kind.ITERATOR)] == [NEW] * 5
+    assert [i.code for i in run.records(Kind.ITERATOR)] == [IteratorCode.NEW] * 5
 
 
 def test_errors_are_theirs(watched: Callable[..., Any]) -> None:
@@ -279,8 +279,8 @@ print("num_workers" in inspect.signature(DataLoader.__init__).parameters)
         "['dataset', 'batch_size', 'shuffle']",
         "True",
     ]
-    assert [b.code for b in run.records(Kind.BATCH)] == [0, FAILED, 0, FAILED]
-    assert [f.code & INLINE for f in run.records(Kind.FETCH)] == [INLINE]
+    assert [b.code for b in run.records(Kind.BATCH)] == [0, BatchCode.FAILED, 0, BatchCode.FAILED]
+    assert [f.code & FetchCode.INLINE for f in run.records(Kind.FETCH)] == [FetchCode.INLINE]
 
 
 def test_a_process_killed_in_the_middle_of_next_is_seen_to_be_there(watched: Callable[..., Any]) -> None:

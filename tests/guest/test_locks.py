@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gputune.core.events import INLINE, Kind, Record
+from gputune.core.events import FetchCode, Kind, Record
 
 CODE = """
 import multiprocessing, threading, time, torch
@@ -42,7 +42,7 @@ def test_in_one_process_a_lock_is_held_and_nobody_waits_for_it(watched: Callable
     for record in seen:
         assert 8_000_000 <= record.a <= record.t1 - record.t0
         assert record.b < 1_000_000_000
-        assert (record.c, record.code) == (4, INLINE)
+        assert (record.c, record.code) == (4, FetchCode.INLINE)
 
 
 def test_workers_wait_for_each_other(watched: Callable[..., Any]) -> None:
@@ -54,7 +54,7 @@ def test_workers_wait_for_each_other(watched: Callable[..., Any]) -> None:
 def test_a_lock_that_is_entered_twice_is_held_once(watched: Callable[..., Any]) -> None:
     code = script("multiprocessing.RLock()").replace("        with LOCK:\n", "        with LOCK, LOCK:\n")
     for record in told(watched(code).healthy()):
-        assert (record.c, record.code) == (4, INLINE)
+        assert (record.c, record.code) == (4, FetchCode.INLINE)
         assert record.a <= record.t1 - record.t0
 
 

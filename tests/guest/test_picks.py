@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import END, Kind
+from gputune.core.events import BatchCode, Kind
 
 CODE = """
 import time, torch
@@ -38,7 +38,7 @@ def test_a_slow_batch_sampler_is_timed_inside_of_the_next_that_asked_it(
     watched: Callable[..., Any], workers: int, pure: str
 ) -> None:
     run = watched(script(pause=0.004, workers=workers), env={"GPUTUNE_GUEST_PURE": pure}).healthy()
-    picks, batches = run.records(Kind.PICK), [b for b in run.records(Kind.BATCH) if not b.code & END]
+    picks, batches = run.records(Kind.PICK), [b for b in run.records(Kind.BATCH) if not b.code & BatchCode.END]
     assert len(picks) == len(batches) == 12
     assert min(p.t1 - p.t0 for p in picks) >= 4_000_000
     inside = [[p for p in picks if batch.t0 <= p.t0 and p.t1 <= batch.t1] for batch in batches]

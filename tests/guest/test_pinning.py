@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import END, Kind
+from gputune.core.events import BatchCode, Kind
 
 CODE = """
 import threading, time, torch
@@ -66,7 +66,7 @@ def test_each_batch_is_told_with_its_number(
     watched: Callable[..., Any], kind: tuple[str, str], persistent: bool
 ) -> None:
     run = watched(script(kind, persistent=persistent)).healthy()
-    pins, batches = run.records(Kind.PIN), [b for b in run.records(Kind.BATCH) if not b.code & END]
+    pins, batches = run.records(Kind.PIN), [b for b in run.records(Kind.BATCH) if not b.code & BatchCode.END]
     assert len(pins) == len(batches) == 40
     assert {p.a for p in pins} == {b.a for b in batches}
     assert sorted(p.c for p in pins) == sorted(2 * list(range(20)))
@@ -81,7 +81,7 @@ def test_a_batch_is_pinned_before_it_is_gotten(watched: Callable[..., Any]) -> N
     run = watched(script()).healthy()
     pinned = {(p.a, p.c): p for p in run.records(Kind.PIN)}
     for batch in run.records(Kind.BATCH):
-        if not batch.code & END:
+        if not batch.code & BatchCode.END:
             assert pinned[batch.a, batch.b].t1 <= batch.t1
 
 

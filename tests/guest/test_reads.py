@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import DIRECT, INLINE, Kind, Record
+from gputune.core.events import FetchCode, Kind, Record
 
 GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
 HEAD = """
@@ -61,7 +61,7 @@ def test_files_opened_any_way_are_counted_once_with_their_bytes(watched: Callabl
     run = watched(loop("\n        ".join(WAYS))).healthy()
     seen = reads(run)
     assert len(seen) == 5  # batches 1 to 4 and 16 of 24
-    assert {(r.c, r.e, r.code) for r in seen} == {(16, 4, INLINE)}
+    assert {(r.c, r.e, r.code) for r in seen} == {(16, 4, FetchCode.INLINE)}
     for record in seen:
         assert 0 < record.a < record.t1 - record.t0
         if record.b >= 0:  # this kernel counts
@@ -112,7 +112,7 @@ def test_reading_past_the_page_cache_is_told(lightly: Callable[..., Any], tmp_pa
     except OSError as reason:
         pytest.skip(f"no O_DIRECT on the file system of {tmp_path}: {reason.strerror}")
     run = lightly(loop("os.close(os.open(name, os.O_RDONLY | os.O_DIRECT))")).healthy()
-    assert {r.code for r in reads(run)} == {INLINE | DIRECT}
+    assert {r.code for r in reads(run)} == {FetchCode.INLINE | FetchCode.DIRECT}
 
 
 def test_what_fails_in_a_sampled_batch_fails_as_ever_and_leaves_nothing_behind(lightly: Callable[..., Any]) -> None:

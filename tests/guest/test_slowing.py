@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import SLOWS, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record
 from tests.guest.conftest import GUEST, Watched
 from tests.guest.training import TRAINING
 
@@ -22,7 +22,7 @@ PURE = {"GPUTUNE_GUEST_PURE": "1"}
 
 
 def slowed(run: Watched, process: int | None = None) -> list[Record]:
-    return [record for record in run.records(Kind.DELAY, process) if record.code == SLOWS]
+    return [record for record in run.records(Kind.DELAY, process) if record.code == DelayCode.SLOWS]
 
 
 def code(call: str, *, batches: int = 300, step: float = 0.004, more: str = "", soon: str = SOON) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import GATHERED, ON_DEVICE, STOOD, Kind
+from gputune.core.events import Kind, RendezvousCode
 
 pytest.importorskip("torch", reason="a real autograd engine runs the passes")
 
@@ -62,7 +62,7 @@ def test_what_a_device_stands_between_its_gradients_and_the_next_step_is_told(wa
     assert [r.a for r in met][:8] == list(range(2, 10))  # the first one has no begin
     assert set(range(2, 30)) <= {r.a for r in met}
     assert all(r.a % 7 == 1 for r in met if r.a > 32)  # the second of each pair
-    assert all(r.code & ON_DEVICE and r.code & STOOD for r in met)
+    assert all(r.code & RendezvousCode.ON_DEVICE and r.code & RendezvousCode.STOOD for r in met)
     settled = [r for r in met if r.a > 3]
     assert all(r.e == pytest.approx(6e6, abs=1.5e6) for r in settled)
     assert all(r.d == pytest.approx(6e6, abs=3e6) for r in settled)
@@ -111,8 +111,8 @@ SHARDED = CALLED.replace("weight = torch", "fetch = standing.gather(lambda: cuda
 
 def test_rounds_for_which_weights_are_gathered_say_so(watched: Callable[..., Any]) -> None:
     met = {r.a: r for r in watched(SHARDED).healthy().records(Kind.RENDEZVOUS)}
-    assert not any(r.code & GATHERED for number, r in met.items() if number <= 10)
-    assert all(r.code & GATHERED for number, r in met.items() if number > 12)
+    assert not any(r.code & RendezvousCode.GATHERED for number, r in met.items() if number <= 10)
+    assert all(r.code & RendezvousCode.GATHERED for number, r in met.items() if number > 12)
     assert met[15].e == pytest.approx(8e6, abs=2e6)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import END, FAILED, Kind
+from gputune.core.events import BatchCode, Kind
 from gputune.core.sample import Note
 from gputune.launch.steering import HEADER, OrderChannel
 
@@ -182,7 +182,7 @@ if __name__ == "__main__":
     assert [note["set"]["prefetch_factor"] for note in notes] == [2, 4, 2]
     assert all(0 < note["start_ns"] < note["ready_ns"] for note in notes)
     assert all(str(note["where"]).startswith("train.py:") for note in notes)
-    batches = [b for b in run.records(Kind.BATCH) if not b.code & (END | FAILED)]
+    batches = [b for b in run.records(Kind.BATCH) if not b.code & (BatchCode.END | BatchCode.FAILED)]
     assert sum(b.c for b in batches) == 1995
     loaders = {note["id"]: note for note in run.notes("loader")}
     made = {r.a: loaders[r.b] for r in run.records(Kind.ITERATOR)}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import END, TFDATA, UNTIMED, Kind, SpanCode
+from gputune.core.events import BatchCode, FetchCode, Kind, SpanCode
 
 FAKE = Path(__file__).resolve().parent / "fake_tensorflow"
 SAMPLES, SIZE, EPOCHS = 330, 16, 2
@@ -59,7 +59,7 @@ def test_batches_are_counted_with_their_samples(watched: Run, python: str) -> No
     run = watched(PIPELINE + LOOP, path=(FAKE,), python=python).healthy()
     batches = run.records(Kind.BATCH)
     assert [b.c for b in batches if not b.code] == [*[SIZE] * (BATCHES - 1), SAMPLES % SIZE] * EPOCHS
-    assert [b.code for b in batches if b.code] == [END] * EPOCHS
+    assert [b.code for b in batches if b.code] == [BatchCode.END] * EPOCHS
     assert len(run.records(Kind.ITERATOR)) == EPOCHS
 
 
@@ -75,7 +75,7 @@ def test_its_stages_are_told_with_what_they_took(loop: Any) -> None:
     assert note["stages"] == [["BatchV2", 1, 0, 0], ["Map", 1, 0, 0], ["Range", 1, 0, 0]]
     made = loop.records(Kind.FETCH)
     assert made
-    assert {f.code for f in made} == {TFDATA | 1 << 8}
+    assert {f.code for f in made} == {FetchCode.TFDATA | 1 << 8}
     assert all(f.t1 - f.t0 >= MAKING * 1e9 for f in made)
 
 
@@ -85,12 +85,12 @@ def test_waits_inside_of_fit_are_told(watched: Run, known: bool) -> None:
     assert [note["where"] for note in run.notes("loader")] == ["train.py:12"] * 2
     training, held_out = (note["id"] for note in run.notes("loader"))
     of = {r.a: r.b for r in run.records(Kind.ITERATOR)}
-    batches = [b for b in run.records(Kind.BATCH) if not b.code & END]
+    batches = [b for b in run.records(Kind.BATCH) if not b.code & BatchCode.END]
     mine = [b for b in batches if of[b.a] == training]
     assert [b.b for b in mine] == [*range(BATCHES)] * EPOCHS
     assert sum(b.c for b in mine) == SAMPLES * EPOCHS
     assert len([b for b in batches if of[b.a] == held_out]) == 64 // SIZE * EPOCHS
-    timed = [b for b in mine if not b.code & UNTIMED and b.b < BATCHES - 1]  # the last one is smaller
+    timed = [b for b in mine if not b.code & BatchCode.UNTIMED and b.b < BATCHES - 1]  # the last one is smaller
     assert len(timed) == (BATCHES - 1) * EPOCHS
     steps = [other.t0 - one.t1 for one, other in itertools.pairwise(timed) if other.b == one.b + 1]
     # one by one they are as exact as the machine is idle: what delays a step's call is taken off the wait before it
@@ -133,7 +133,7 @@ iterator_model_ops.get_model_proto = get_model_proto
 """
     run = watched(PIPELINE + code + "KNOWN = True" + FIT + LOOP, path=(FAKE,)).healthy()
     assert run.records(Kind.FETCH) == []
-    counted = [b for b in run.records(Kind.BATCH) if not b.code & END]
+    counted = [b for b in run.records(Kind.BATCH) if not b.code & BatchCode.END]
     assert len(counted) == 2 * EPOCHS * BATCHES + EPOCHS * 64 // SIZE
     assert len([b for b in counted if not b.code]) == EPOCHS * BATCHES  # those of the loop are timed in Python
 
@@ -142,5 +142,5 @@ def test_what_predict_gets_in_python_is_counted_once(watched: Run) -> None:
     code = "trainer.predict(pipeline(64))"
     run = watched(PIPELINE + "KNOWN = True" + FIT + code, path=(FAKE,)).healthy()
     (span,) = run.spans(SpanCode.EVALUATION, "predict")
-    inside = [b for b in run.records(Kind.BATCH) if span.t0 <= b.t0 and b.t1 <= span.t1 and not b.code & END]
+    inside = [b for b in run.records(Kind.BATCH) if span.t0 <= b.t0 and b.t1 <= span.t1 and not b.code & BatchCode.END]
     assert len(inside) == 64 // SIZE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gputune.core.events import END, FAILED, INLINE, Kind
+from gputune.core.events import BatchCode, FetchCode, Kind
 
 HEAD = """
 import atexit, json, sys, torch
@@ -50,7 +50,10 @@ if __name__ == "__main__":
     assert run.err == ""
     assert run.notes("trial") == [{"n": "trial", "batches": 25}]
     training = {r.a for r in run.records(Kind.ITERATOR) if r.e}
-    assert sum(1 for b in run.records(Kind.BATCH) if b.a in training and not b.code & (END | FAILED)) == 25
+    assert (
+        sum(1 for b in run.records(Kind.BATCH) if b.a in training and not b.code & (BatchCode.END | BatchCode.FAILED))
+        == 25
+    )
 
 
 def test_of_two_loops_the_one_that_is_meant_is_let_come_and_its_batches_count(watched: Watched) -> None:
@@ -153,7 +156,7 @@ print(json.dumps(got))
     got = json.loads(run.out)
     assert len(got) == 20
     assert all(batch == got[0] for batch in got)
-    assert [f.code & INLINE for f in run.records(Kind.FETCH)] == [INLINE]
+    assert [f.code & FetchCode.INLINE for f in run.records(Kind.FETCH)] == [FetchCode.INLINE]
     assert sum(b.c for b in run.records(Kind.BATCH)) == 80
 
 

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from gputune.core.events import LOOKED, Kind
+from gputune.core.events import ForwardCode, Kind
 
 HEAD = """
 import time, torch
@@ -47,7 +47,7 @@ def test_work_on_the_weights_is_known_however_it_is_written(watched: Callable[..
     after += "    print(took + time.monotonic_ns())\n"
     run = watched(HEAD + LOOP.format(steps=len(kinds) * EACH + 5, depth=0, after=after)).healthy()
     forwards = run.records(Kind.FORWARD)
-    looked = [bool(f.code & LOOKED) for f in forwards]
+    looked = [bool(f.code & ForwardCode.LOOKED) for f in forwards]
     assert looked == [False] * 4 + [True] * (len(kinds) * EACH - 1) + [False]
     shares = [f.a / int(took) for f, took in zip(forwards, run.out.split(), strict=False)][3:]
     known = [shares[first + 1 : first + EACH] for first in range(0, len(kinds) * EACH, EACH)]
@@ -58,7 +58,7 @@ def test_work_on_the_weights_is_known_however_it_is_written(watched: Callable[..
 def test_where_a_mode_of_theirs_is_in_place_nothing_is_looked_at(watched: Callable[..., Any]) -> None:
     loop = LOOP.format(steps=14, depth=1, after="    " + IN_PLACE)
     run = watched(HEAD + 'with torch.device("cpu"):\n' + textwrap.indent(loop, "    ")).healthy()
-    assert {f.code & LOOKED for f in run.records(Kind.FORWARD)} == {0}
+    assert {f.code & ForwardCode.LOOKED for f in run.records(Kind.FORWARD)} == {0}
 
 
 def test_a_mode_that_they_enter_meanwhile_stays_theirs(watched: Callable[..., Any]) -> None:
@@ -76,7 +76,7 @@ for step in range(14):
     for e, p in zip(ema, params): e.lerp_(p.detach(), 0.1)
 """
     run = watched(HEAD + code).healthy()
-    assert any(f.code & LOOKED for f in run.records(Kind.FORWARD))
+    assert any(f.code & ForwardCode.LOOKED for f in run.records(Kind.FORWARD))
 
 
 def test_a_script_that_calls_no_module_is_let_alone_after_each_step(watched: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.core.events import INLINE, Event, Kind, Record
+from gputune.core.events import Event, FetchCode, Kind, Record
 from gputune.core.sample import Guest, Note
 from gputune.core.units import NS
 from gputune.gathering import Gatherer
@@ -53,7 +53,7 @@ class Training:
         for _ in range(count):
             t0 = self.at
             self._record(Kind.BATCH, wait, a=1, c=32)
-            self.gatherer.take([Event(0, Record(Kind.FETCH, INLINE, t0, self.at, 0, 0, 0, 0, 32))])
+            self.gatherer.take([Event(0, Record(Kind.FETCH, FetchCode.INLINE, t0, self.at, 0, 0, 0, 0, 32))])
             self._record(Kind.STEP, 1 / count - wait, a=1)
         if not count:
             self.at += NS

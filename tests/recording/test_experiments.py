@@ -3,17 +3,17 @@
 import pytest
 
 import gputune
-from gputune.core.events import HELD, LONE, SLOWS, STANDS, Event, Kind, Record
+from gputune.core.events import DelayCode, Event, Kind, Record, SegmentCode
 from gputune.recording import load
 from tests.recording.conftest import START
 
 MS = 1_000_000
 KEPT = (
     (3, Record(Kind.DELAY, 0, 1000 * MS, 1004 * MS, 999 * MS, 0, 0, 0, 0)),
-    (0, Record(Kind.DELAY, STANDS, 1010 * MS, 1100 * MS, 7, 1, 3, 0, 0)),
-    (0, Record(Kind.DELAY, SLOWS, 1200 * MS, 1202 * MS, 7, 64, 0, 0, 0)),
-    (0, Record(Kind.DELAY, LONE, 1250 * MS, 1252 * MS, 7, 9, 0, 0, 0)),
-    (0, Record(Kind.SEGMENT, HELD, 1300 * MS, 1310 * MS, 1, 0, 0, 2 * MS, 0)),
+    (0, Record(Kind.DELAY, DelayCode.STANDS, 1010 * MS, 1100 * MS, 7, 1, 3, 0, 0)),
+    (0, Record(Kind.DELAY, DelayCode.SLOWS, 1200 * MS, 1202 * MS, 7, 64, 0, 0, 0)),
+    (0, Record(Kind.DELAY, DelayCode.LONE, 1250 * MS, 1252 * MS, 7, 9, 0, 0, 0)),
+    (0, Record(Kind.SEGMENT, SegmentCode.HELD, 1300 * MS, 1310 * MS, 1, 0, 0, 2 * MS, 0)),
     (0, Record(Kind.SEGMENT, 0, 1400 * MS, 1410 * MS, 1, 0, 0, 0, 0)),
     (0, Record(Kind.FORWARD, 0, 1500 * MS, 1501 * MS, 0, 0, 0, 0, 0)),
 )

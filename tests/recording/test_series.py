@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.core.events import END, UNTIMED, Event, Kind, Record, SpanCode
+from gputune.core.events import BatchCode, Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Metric, Reading, Sample, now
 from gputune.recording import Damaged, NotARun, Recording, Series, columns, readings, series, writing
 
@@ -115,7 +115,7 @@ def test_records_by_process_by_name_and_by_the_second(tmp_path: Path) -> None:
         for n, tick in enumerate(busy([0.5] * 20))
     ]
     ticks[0] += [Guest(p, 10 + p, 1, START, 0, "main", "ring") for p in (0, 1)]
-    ticks[-1] += [batch(0, 1.95, 0.0, code=END), batch(0, 1.9, 0.0, code=UNTIMED)]
+    ticks[-1] += [batch(0, 1.95, 0.0, code=BatchCode.END), batch(0, 1.9, 0.0, code=BatchCode.UNTIMED)]
     folder = recorded(tmp_path / "run", ticks, over=2.0)
     asked = ["batches.ready", "batches.ready[1]", "batches/s", "batches.samples/s[0]", "batches.wait/s", "batches.wait"]
     found = series(folder, asked, 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import STANDS, Event, Kind
+from gputune.core.events import DelayCode, Event, Kind
 from gputune.recording.reading import readings
 
 Maker = Callable[..., Any]
@@ -45,5 +45,5 @@ def test_it_is_held_up_where_its_device_keeps_up(machine: Maker, kind: str) -> N
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     events = (each for tick in readings(run) for each in tick if isinstance(each, Event))
-    held = [e.record for e in events if e.record.kind == Kind.DELAY and e.record.code == STANDS]
+    held = [e.record for e in events if e.record.kind == Kind.DELAY and e.record.code == DelayCode.STANDS]
     assert bool(held) == (kind == "reads")
