@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from gputune.commands import _documents
 from gputune.core.errors import BadUsage
 from gputune.core.figures import size
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import SENTENCE, clean
 from gputune.host import checks
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ Examples:
   gputune doctor --python ~/.venvs/train/bin/python
   gputune doctor --network m8 m9 --run gputune-runs/20261121-100106-train
 """
-TEXT = 300  # characters of what the driver or the interpreter said
 FILE = click.Path(path_type=Path)
 FIX = {
     "link": "send less (bf16_compress_hook, no_sync()), or over a faster link",
@@ -117,6 +116,6 @@ def _pace(rate: float, *, at_least: bool) -> str:
 def _print(rows: list[checks.Check]) -> None:
     width = max(len(row.name) for row in rows)
     for row in rows:
-        click.echo(f"{row.state:7}  {row.name:{width}}  {clean(row.says, TEXT)}")
+        click.echo(f"{row.state:7}  {row.name:{width}}  {clean(row.says, SENTENCE)}")
         if row.fix and row.state != "ok":
-            click.echo(f"{'':7}  {'':{width}}  fix: {clean(row.fix, TEXT)}")
+            click.echo(f"{'':7}  {'':{width}}  fix: {clean(row.fix, SENTENCE)}")

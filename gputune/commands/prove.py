@@ -19,14 +19,13 @@ import click
 
 from gputune.commands import _documents
 from gputune.core import opening
-from gputune.core.errors import BadUsage
+from gputune.core.errors import TOO_LOW, BadUsage
 from gputune.experiment.living import end_with_us
 from gputune.proving import against as recorded
 from gputune.proving import ceilings, changing, proof
 from gputune.proving.asked import BEST, asked, runnable
 from gputune.proving.changing import Effort
 from gputune.proving.proof import Proof
-from gputune.proving.watched import NOT_HELD
 from gputune.recording import lean
 
 
@@ -97,4 +96,4 @@ def _show(made: Proof, wanted: _documents.Wanted) -> int:
     if not wanted.stdout:
         click.echo(proof.words(made))
     wanted.put(proof.to_json(made))
-    return 0 if made.held else NOT_HELD
+    return 0 if made.held else TOO_LOW

@@ -1,5 +1,6 @@
 """Every failure that gputune understands. `gputune/cli.py` is the one place that prints them."""
 
+BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
 TOO_LOW = 3  # exit status of a run below `--fail-under`, as of a proof that did not hold: measured, and not good enough
 STOPPED = 4  # exit status of a run that `--stop-when` has ended
 

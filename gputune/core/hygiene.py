@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 
 MASK = "***"
+SENTENCE = 300  # characters of a text from outside that stands by itself
+PHRASE = 60  # characters of one that stands in a sentence of ours: a place, a function, a command
 COUNT = 6  # digits of a number that is none of a secret: vocabularies have some 100,000 tokens
 
 _CONTROLS = re.compile(

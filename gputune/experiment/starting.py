@@ -6,6 +6,7 @@ goes to the trial's own folder, as far as the guest can see to that (docs/sweep.
 
 import os
 import re
+import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from statistics import harmonic_mean
 from typing import NamedTuple
 
+from gputune.core.errors import BY_SIGNAL
 from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.core.sample import Json
@@ -34,9 +36,8 @@ LAST_WORDS = 300  # characters of a log that a sentence shows
 TAIL = 65536  # B of a log's end that may tell why it failed
 LAST_LINES = 60  # of these: what it said before was caught, or of no importance; a launcher has its own last words
 RAISED = 1  # Python's status for an error that nobody caught
-INTERRUPTED = 130  # a shell's status for SIGINT
-SIGNAL = 128  # and more: a shell's status for a death by a signal
-KILLED = 137  # a shell's status for SIGKILL: the kernel's, when memory is over
+INTERRUPTED = BY_SIGNAL + signal.SIGINT
+KILLED = BY_SIGNAL + signal.SIGKILL  # as the kernel does, when memory is over
 # What frameworks say when memory is over; the kernel says nothing, it kills.
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|MemoryError|can't allocate memory|Cannot allocate memory|std::bad_alloc|"
@@ -318,7 +319,7 @@ def _of_memory(text: str, run: Features) -> str:
     if device is not None:
         return f"it ran out of memory: {shortage(device)}"
     said = said or ("it ran out of memory" if OUT_OF_MEMORY.search(text) else "")
-    if said and run.exit_code not in {None, RAISED} and (run.exit_code or 0) < SIGNAL:
+    if said and run.exit_code not in {None, RAISED} and (run.exit_code or 0) < BY_SIGNAL:
         return f"{said}, by its last words; {status_words(run.exit_code)}"
     if said:
         return said
@@ -327,8 +328,8 @@ def _of_memory(text: str, run: Features) -> str:
 
 def status_words(code: int | None) -> str:
     """Return what a status, as a shell says it, tells of how the script ended."""
-    if code is not None and code > SIGNAL:
-        return f"it died of signal {code - SIGNAL}"
+    if code is not None and code > BY_SIGNAL:
+        return f"it died of signal {code - BY_SIGNAL}"
     return f"it left with status {code}"
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gputune.core import opening
 from gputune.core.errors import GputuneError
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import PHRASE, clean
 from gputune.core.sample import Json, Reading, now
 from gputune.core.units import NS
 from gputune.feeds import packs
@@ -32,7 +32,6 @@ from gputune.verdict.living import Live
 if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
 
-LONGEST_NAME = 60  # characters
 GONE = "its recording is gone: the folder was removed, or holds another run; this is what was seen of it"
 T = TypeVar("T")
 
@@ -141,7 +140,7 @@ class OneRun:
         return RunRow(
             id=self.id,
             node=self.node,
-            name=clean(_name(self._story, self.folder), LONGEST_NAME),
+            name=clean(_name(self._story, self.folder), PHRASE),
             pid=_number(self._story.get("pid")),
             folder=_typed(self.folder),
             state=state,

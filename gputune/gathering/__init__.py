@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gputune.core.errors import BY_SIGNAL
 from gputune.core.events import DelayCode, Event, Kind
 from gputune.core.sample import Guest, Json, Note, Open, Reading, Sample, Stack
 from gputune.core.units import NS
@@ -26,7 +27,6 @@ MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACK
 STOPPING = frozenset({"stopped", "continued"})
 DELAY = int(Kind.DELAY)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), int(Kind.DELAY)})
-BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
 UNSURE = 4096  # stacks kept of a process until its loop goes on
 ORPHANS = 4096  # records of workers kept until their training process has named them
 

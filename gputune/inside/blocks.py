@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from gputune.core.errors import BadUsage
 from gputune.inside.around import OURS, around, rank
 from gputune.inside.joined import Joined
+from gputune.launch.express import FASTEST
 from gputune.launch.run import HZ, WatchOptions
 from gputune.launch.values import MOST_PERTURBED, PERTURBED
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # msgspec takes 20 ms, and is imported where somebody asks fo
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 TWICE = f"this {OURS} records nothing: another one records this process already"
-FASTEST = 100.0  # readings a second, as on the command line
 _lock = threading.Lock()
 _running: "Watch | None" = None
 

@@ -1,14 +1,16 @@
 """How much memory a job has left, what counts as growth, and when that will have taken it."""
 
 import math
+import signal
 from collections.abc import Iterable
 
+from gputune.core.errors import BY_SIGNAL
 from gputune.features import Allocator, Device, Features, Loader, Machine, Process, Trend
 
 NOTABLE = 32e6  # B grown for sure: allocators and imports move by less
 LASTING = 5.0  # s looked at, at the least
 MOSTLY = 0.5  # of the loop: a trend is that of the later half, which then began within the first pass
-KILLED = 137  # a shell's status for SIGKILL: the kernel's, where it counted one for want of memory
+KILLED = BY_SIGNAL + signal.SIGKILL  # a shell's status for it: the kernel's, where it counted one for want of memory
 
 
 def left(machine: Machine) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from gputune.core.errors import GputuneError
+from gputune.core.errors import TOO_LOW, GputuneError
 from gputune.core.hygiene import clean
 from gputune.core.isolation import own_python
 from gputune.experiment.living import end_with_us
@@ -16,7 +16,6 @@ from gputune.recording import lean
 from gputune.verdict.advised import advisor, parted
 
 OPTION = "--prove"
-NOT_HELD = 3  # the status of a proof that failed
 
 
 def askable(finding: str) -> None:
@@ -53,7 +52,7 @@ def watch_then_prove(arguments: list[str], out: str | None, command: tuple[str, 
     proof = prove(what, chosen, Effort(tell=_say))
     keep(proof)
     sys.stderr.write(words(proof) + "\n")
-    return 0 if proof.held else NOT_HELD
+    return 0 if proof.held else TOO_LOW
 
 
 def _folder(out: str | None, command: tuple[str, ...]) -> Path:

@@ -2,12 +2,11 @@
 
 import math
 
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import PHRASE, clean
 from gputune.gathering.sampled import LEAST_LOOKS
 from gputune.report.words import percent
 from gputune.verdict.document import Attached, Verdict
 
-NAME = 60  # characters of a place or a function
 TOLD_PART = 0.02  # of all stacks: what of the step is worth a word
 WORDS = 3  # of the ledger, with their margins
 
@@ -27,7 +26,7 @@ def sentence(verdict: Verdict) -> str:
 
 def _step(attached: Attached) -> str:
     """Return what the step is made of, where that is more than one thing."""
-    parts = [f"{clean(row.part, NAME)} {percent(row.share)}" for row in attached.step if row.share >= TOLD_PART]
+    parts = [f"{clean(row.part, PHRASE)} {percent(row.share)}" for row in attached.step if row.share >= TOLD_PART]
     return f"; of the step {', '.join(parts)}" if len(parts) > 1 else ""
 
 
@@ -42,7 +41,7 @@ def _longer(verdict: Verdict, attached: Attached) -> str:
 def _place(verdict: Verdict) -> str:
     """Return the line of the user's code that was met most."""
     top = verdict.frames[0] if verdict.frames else None
-    return f"; most at {clean(top.where, NAME)} in {clean(top.function, NAME)}, {percent(top.share)}" if top else ""
+    return f"; most at {clean(top.where, PHRASE)} in {clean(top.function, PHRASE)}, {percent(top.share)}" if top else ""
 
 
 NEXT = "next: start it with `gputune watch -- CMD` to learn the cause and what a change would bring"

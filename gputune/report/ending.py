@@ -2,12 +2,12 @@
 
 import signal
 
+from gputune.core.errors import BY_SIGNAL
 from gputune.core.figures import duration, size
 from gputune.core.hygiene import clean
 from gputune.verdict.document import ErrorRow, Verdict
 
 NAME, TEXT = 60, 200  # characters of a place, and of a message
-BY_SIGNAL = 128  # a shell shows the death by signal n as 128 + n
 OFTEN = {  # what a signal that nobody sent by hand stands for, as a rule
     "SIGKILL": "often the out-of-memory killer, or a batch system",
     "SIGBUS": "often a full /dev/shm, through which workers hand over batches",

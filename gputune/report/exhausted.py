@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import PHRASE, clean
 from gputune.verdict.document import OutOfMemoryRow
 
 GIB, MIB = 2**30, 2**20
 TOLD = 2**28  # B that is reserved and unused, from which on it is worth a word where it was not the reason
-NAME = 60  # characters of a place
 # the older of its two names: the newer one is read by no torch before 2.9, and was without effect in some later ones
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
@@ -19,11 +18,11 @@ def sentence(rows: Sequence[OutOfMemoryRow]) -> str:
     row = rows[0]
     more = sum(each.ended == row.ended for each in rows) - 1
     others = f", and in {more} more process{'es' if more > 1 else ''}" if more else ""
-    return f"out of memory on GPU {clean(row.gpu, NAME)}{_where(row)}{others} ({_held(row)}){_why(row)}{_after(row)}"
+    return f"out of memory on GPU {clean(row.gpu, PHRASE)}{_where(row)}{others} ({_held(row)}){_why(row)}{_after(row)}"
 
 
 def _where(row: OutOfMemoryRow) -> str:
-    where = f" at {clean(row.where, NAME)}" if row.where else ""
+    where = f" at {clean(row.where, PHRASE)}" if row.where else ""
     rank = f" on rank {row.rank}" if row.rank is not None else ""
     return f"{where}{rank}{f', {row.times} times' if row.times > 1 else ''}"
 

@@ -1,14 +1,13 @@
 """What else is to be said of a run: how it ended if that needs words, what was not seen, and what it cost."""
 
 from gputune.core.figures import duration
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import SENTENCE, clean
 from gputune.report import ending, exhausted, troubled, unmeasured
 from gputune.report.spent import sentence as spent
 from gputune.report.summary import inner
 from gputune.report.words import percent
 from gputune.verdict.document import ProcessRow, Verdict
 
-TEXT = 300  # characters of any one string from outside
 TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
 TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
 
@@ -59,4 +58,4 @@ def own_part(verdict: Verdict) -> list[str]:
 def _unheard(unheard: list[ProcessRow]) -> str:
     """Return who could not be seen, with the reason whole: it is what the user can mend."""
     more = f" and {len(unheard) - 1} more" if len(unheard) > 1 else ""
-    return f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, TEXT)}"
+    return f"not seen from inside: process {unheard[0].pid}{more}: {clean(unheard[0].why, SENTENCE)}"

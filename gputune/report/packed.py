@@ -5,12 +5,11 @@ from pathlib import PurePath
 from textwrap import wrap
 
 from gputune.core.figures import duration, size
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import SENTENCE, clean
 from gputune.report.words import clip, number, percent
 from gputune.verdict.packed import SILENT, Packed, ProcRow
 
 NARROWEST = 60  # columns
-TEXT = 300  # characters of any one string
 MISSING = "-"
 LEFT = frozenset({1, 7})  # columns of words
 HEAD = ("#", "status", "time", "device mem", "host mem", "device", "pace", "log")
@@ -28,7 +27,7 @@ def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
     lines += [clip(text, width) for text in _logs(packed)]
     lines += [_state(silent)] if packed.running else []
     if packed.verdict:
-        lines += wrap(clean(packed.verdict, 2 * TEXT), width)
+        lines += wrap(clean(packed.verdict, 2 * SENTENCE), width)
     return "\n".join(lines)
 
 
@@ -48,7 +47,7 @@ def sentences(packed: Packed, *, silent: float = 0.0) -> list[str]:
 
 def _logs(packed: Packed) -> list[str]:
     """Return where the logs are."""
-    return [f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), TEXT)}/"] if packed.procs else []
+    return [f"logs in {clean(_near(str(PurePath(packed.procs[0].log).parent)), SENTENCE)}/"] if packed.procs else []
 
 
 def _state(silent: float) -> str:
@@ -76,7 +75,7 @@ def _row(row: ProcRow, unit: str) -> tuple[str, ...]:
         MISSING if row.host_memory is None else size(row.host_memory),
         MISSING if row.device_share is None else percent(row.device_share),
         rate,
-        clean(PurePath(row.log).name, TEXT),
+        clean(PurePath(row.log).name, SENTENCE),
     )
 
 

@@ -10,7 +10,7 @@ from textwrap import wrap
 from gputune.core.events import AROUND_LOOP
 from gputune.core.figures import duration
 from gputune.core.finding import Severity
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import PHRASE, SENTENCE, clean
 from gputune.report import attached, summary, unmeasured
 from gputune.report.bar import SMALLEST, bar, legend, parts
 from gputune.report.following import commands
@@ -31,8 +31,6 @@ FINDINGS = 3  # shown; the document holds all of them
 WHOLE = 9  # lines: no sentence of an advisor has more
 # (findings shown, lines for each of their sentences), best first: the first that keeps to LINES is taken
 SIZES = ((FINDINGS, WHOLE), (2, WHOLE), (1, WHOLE), (1, 2), (1, 1))
-TEXT = 300  # characters of any one string from outside
-NAME = 60  # characters of the command in the first line
 LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
 AFTER_LAST = "   "  # the indent under a finding's number
 
@@ -68,7 +66,7 @@ def render(
 
 def _header(verdict: Verdict, width: int, paint: Paint) -> list[str]:
     """Return what ran, for how long, and how fast."""
-    first, *rest = _flowed([f"gputune: {clean(command(verdict), NAME)}", *facts(verdict)], width)
+    first, *rest = _flowed([f"gputune: {clean(command(verdict), PHRASE)}", *facts(verdict)], width)
     return [paint("gputune:", "1") + first.removeprefix("gputune:"), *rest]
 
 
@@ -112,8 +110,8 @@ def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) 
         if index == 1:
             lines += _whole(finding, width, each)
         else:
-            lines += indented(clean(finding.risk, TEXT), width, most=each) if finding.risk else []
-            lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
+            lines += indented(clean(finding.risk, SENTENCE), width, most=each) if finding.risk else []
+            lines += indented(f"do: {clean(finding.do, SENTENCE)}", width, most=each)
     return lines
 
 
@@ -126,8 +124,8 @@ def _told(findings: Sequence[FindingRow], most: int) -> list[tuple[int, FindingR
 
 def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[str]:
     """Return a finding's name, gain and place: in one line, or with what does not fit in the next."""
-    where = f"at {clean(finding.where, NAME)}" if finding.where else ""
-    name = clean(finding.id, NAME)
+    where = f"at {clean(finding.where, PHRASE)}" if finding.where else ""
+    name = clean(finding.id, PHRASE)
     lines = [f"{index}. {name}"]
     for part in filter(None, (worth(finding) + alternative(finding), where)):
         longer = f"{lines[-1]}  {part}"
@@ -137,10 +135,10 @@ def _title(index: int, finding: FindingRow, width: int, paint: Paint) -> list[st
 
 def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
     """Return what was seen, what will happen or can be had, what to do, and what that does to the results."""
-    lines = indented(clean(finding.says, TEXT), width, most=each)
+    lines = indented(clean(finding.says, SENTENCE), width, most=each)
     if finding.risk or finding.offer:
-        lines += indented(clean(finding.risk or finding.offer, TEXT), width, most=each)
-    lines += indented(f"do: {clean(finding.do, TEXT)}", width, most=each)
+        lines += indented(clean(finding.risk or finding.offer, SENTENCE), width, most=each)
+    lines += indented(f"do: {clean(finding.do, SENTENCE)}", width, most=each)
     effect = results(finding)
     return [*lines, *indented(f"results: {effect}", width, most=WHOLE)] if effect else lines
 

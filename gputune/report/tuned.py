@@ -1,12 +1,10 @@
 """What `gputune watch --tune` or `--try` did, in a sentence or two: what serves, what it brings, what was tried."""
 
-from gputune.core.hygiene import clean
+from gputune.core.hygiene import PHRASE, SENTENCE, clean
 from gputune.launch.values import TRYING
 from gputune.report.words import times
 from gputune.verdict.document import Settings, Tuned, Verdict
 
-TEXT = 300  # characters of a reason
-NAME = 60  # and of a place
 LONGER = "; `gputune sweep-loader` starts a script as often as it needs"
 IN_BETWEEN = "in the middle of it"
 
@@ -18,7 +16,7 @@ def sentence(verdict: Verdict) -> str:
         return ""
     if tuned.state == "kept":
         return _kept(tuned)
-    why, tried = clean(tuned.why, TEXT), _tried(tuned)
+    why, tried = clean(tuned.why, SENTENCE), _tried(tuned)
     if tuned.state == "tried":
         return _measured(tuned)
     only_tried = tuned.mode == TRYING
@@ -47,10 +45,10 @@ def _kept(tuned: Tuned) -> str:
         return ""
     since = "" if tuned.since_batch is None else f", since batch {tuned.since_batch:,}"
     said = (
-        f"tuned: {settings(tuned.now, tuned.own)} at {clean(tuned.where, NAME)}{since}: {times(tuned.speedup)} "
+        f"tuned: {settings(tuned.now, tuned.own)} at {clean(tuned.where, PHRASE)}{since}: {times(tuned.speedup)} "
         f"the script's own settings, measured in turn ({_number(tuned)} tried)"
     )
-    return f"{said}; {clean(tuned.differs, TEXT)}" if tuned.differs else said
+    return f"{said}; {clean(tuned.differs, SENTENCE)}" if tuned.differs else said
 
 
 def _measured(tuned: Tuned) -> str:
@@ -58,8 +56,8 @@ def _measured(tuned: Tuned) -> str:
     if tuned.best is None or tuned.speedup is None:
         return f"tried: nothing came of it{_tried(tuned)}"
     return (
-        f"tried: {settings(tuned.best, tuned.own)} at {clean(tuned.where, NAME)}: {times(tuned.speedup)} the script's "
-        f"own settings, measured in turn ({_number(tuned)} tried); its own serve again"
+        f"tried: {settings(tuned.best, tuned.own)} at {clean(tuned.where, PHRASE)}: {times(tuned.speedup)} "
+        f"the script's own settings, measured in turn ({_number(tuned)} tried); its own serve again"
     )
 
 
@@ -70,7 +68,7 @@ def _tried(tuned: Tuned) -> str:
     measured = [row for row in tuned.tries if row.state == "ok" and row.samples_per_s is not None]
     failed = [row for row in tuned.tries if row.state != "ok"]
     if not measured:
-        first = f"{settings(failed[0].settings, tuned.own)} failed: {clean(failed[0].why, TEXT)}"
+        first = f"{settings(failed[0].settings, tuned.own)} failed: {clean(failed[0].why, SENTENCE)}"
         return f"; {_number(tuned)} tried, and {first}"
     gain = f", the best at {times(tuned.speedup)}" if tuned.speedup is not None else ""
     return f"; {_number(tuned)} tried{gain}"

@@ -30,6 +30,7 @@ from gputune.launch.descriptors import say
 from gputune.recording.folder import Folder
 from gputune.report.packed import render
 from gputune.report.streams import encodable
+from gputune.report.terminal import WIDEST
 from gputune.sharing import preparing
 from gputune.sharing.closing import verdict
 from gputune.sharing.far import RemoteTask
@@ -44,7 +45,6 @@ from gputune.sharing.window import WindowMeans
 from gputune.verdict.packed import FILE, Packed, ProcRow, to_json
 
 CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
-WIDTH = 100  # columns of the summary, where stderr is no terminal
 
 
 class Sharing:
@@ -223,7 +223,7 @@ class Sharing:
         trouble = self._keep(made)
         if trouble:
             say(f"gputune: {trouble}\n")
-        width = os.get_terminal_size(2).columns if os.isatty(2) else WIDTH
+        width = os.get_terminal_size(2).columns if os.isatty(2) else WIDEST
         text = encodable(render(made, width=width), getattr(sys.stderr, "encoding", None))
         shown = f"\nnext: gputune report {os.path.relpath(self._folder)}" if self._folder else ""
         say(f"\n{text}{shown}\n")
