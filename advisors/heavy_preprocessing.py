@@ -26,7 +26,7 @@ from gputune.core.figures import TINY, cpus_of, mean
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features
 from gputune.model.crowding import for_more_workers, for_these_workers
-from gputune.model.prediction import MOST, Outlook, outlooks
+from gputune.model.prediction import MOST_TIMES, Outlook, outlooks
 from gputune.model.remade import cheaper, without_waiting
 from gputune.model.remedies import Remedy, remedies, served, shares, told
 from gputune.model.strangers import alone
@@ -122,7 +122,7 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
 def _ceiling(outlook: Outlook) -> float:
     """Return what a loop were worth that never waits for batches, with its steps as they are, or its device's work."""
     stays = max(outlook.per_batch * (1 - outlook.starving), outlook.job.floor)
-    return min(MOST, outlook.per_batch / max(TINY, stays))
+    return min(MOST_TIMES, outlook.per_batch / max(TINY, stays))
 
 
 def _parts(outlook: Outlook) -> str:
@@ -149,7 +149,7 @@ def _speedup(outlook: Outlook, found: Sequence[Remedy], bound: Speedup) -> Speed
     return Speedup(
         low=min(least.low, bound.likely),
         likely=bound.likely,
-        high=max(min(bound.high, MOST), bound.likely),
+        high=max(min(bound.high, MOST_TIMES), bound.likely),
         steady=min(least.steady, bound.likely),
     )
 

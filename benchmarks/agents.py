@@ -488,7 +488,7 @@ def ray_nodes(folder: Path, kills: int) -> Iterator[Figure]:
         while not done(Counter(member.state for member in cluster.members.values())):
             if time.monotonic() > until:
                 raise SystemExit(f"the cluster's agents do not come to that: {told}")
-            time.sleep(onray.BEAT)
+            time.sleep(onray.LOOK_S)
             cluster.look()
 
     try:

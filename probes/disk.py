@@ -19,7 +19,7 @@ REQUEST = Metric("disk.request", "B", "Mean size of the read requests that ended
 METRICS = (READ, WRITTEN, BUSY, QUEUE, REQUEST)
 
 SECTOR = 512  # B; the unit of these counters, whatever the disk's own is
-MOST = 16  # disks; a storage server has hundreds, and the recording a column for each
+MOST_DISKS = 16  # disks; a storage server has hundreds, and the recording a column for each
 MS = 1_000_000  # ns
 NOBODY = -1  # whose notes are the machine's own
 SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
@@ -35,7 +35,7 @@ def attach(target: Target) -> Ticks:
     names = sorted(folder.name for folder in (target.sys / "block").glob("*") if (folder / "device").exists())
     known: list[_Disk] = []
     try:
-        for name in names[:MOST]:
+        for name in names[:MOST_DISKS]:
             with contextlib.suppress(OSError):
                 known.append(_Disk(target.sys / "block" / name))
         if not known:

@@ -28,7 +28,9 @@ METRICS = (TOTAL, AVAILABLE, SWAPPED, LIMIT, LIMITED, JOB, MAIN, MAPPED, WORKER,
 ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's pages takes the kernel milliseconds
 FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
 SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
-LARGEST = 512 << 20  # B resident; adding up costs 10 ms a GiB, and a fault of that process may have to wait for it
+LARGEST_SUMMED_B = (
+    512 << 20
+)  # B resident; adding up costs 10 ms a GiB, in which a fault of that process may have to wait
 DEAREST = 0.0002  # of a core, on average: a round that was dear is followed by a longer pause
 LIMIT_BEAT = 5.0  # s between looks at the control group, and at which /dev/shm is the job's
 SHM = "/dev/shm"  # noqa: S108 - it is what we measure
@@ -210,7 +212,7 @@ def held(folder: str) -> int:
     if len(statm) < 3:
         return 0
     resident, shared = (int(pages) * PAGE for pages in statm[1:3])
-    rollup = read_bytes(f"{folder}/smaps_rollup") if resident <= LARGEST else b""
+    rollup = read_bytes(f"{folder}/smaps_rollup") if resident <= LARGEST_SUMMED_B else b""
     at = rollup.find(b"\nPss:")
     return int(rollup[at + 5 :].split(None, 1)[0]) * 1024 if at >= 0 else resident - shared
 

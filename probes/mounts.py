@@ -7,7 +7,7 @@ from gputune.core.sample import Metric, Note, Reading, Target, Ticks, Unavailabl
 PERIOD = 10.0  # s; a mount stays. What is mounted while the training runs is seen a little later
 LATER = 60.0  # s
 METRICS: tuple[Metric, ...] = ()
-MOST = 64  # mounts told: a host of containers has thousands, of other people
+MOST_MOUNTS = 64  # mounts told: a host of containers has thousands, of other people
 NOBODY = -1  # the machine's own notes
 WHOLE = 1 << 20  # bytes of a mountinfo that are read
 
@@ -32,7 +32,7 @@ def attach(target: Target) -> Ticks:
 def _new(text: str, told: set[Mount]) -> list[Reading]:
     readings: list[Reading] = []
     for mount in parse(text):
-        if mount not in told and len(told) < MOST:
+        if mount not in told and len(told) < MOST_MOUNTS:
             told.add(mount)
             (source,) = mask([mount.source])
             fields = {"n": "mount", "device": mount.device, "kind": mount.kind, "source": source, "point": mount.point}

@@ -21,7 +21,7 @@ EARLY = 4  # scans, after which they are further apart: a neighbour that matters
 LATER_SCAN = 20.0  # s
 DEAREST = 0.0001  # of a core: where a scan is slow (thousands of processes) they are further apart
 NOTABLE = 0.2  # cores; below it a process takes no worker's place
-MOST = 16  # neighbours told of in one scan
+MOST_NEIGHBOURS = 16  # neighbours told of in one scan
 NAME = 32  # characters
 MPS = b"nvidia-cuda-mps"  # -server or -control, cut by the kernel
 
@@ -87,12 +87,14 @@ class _Gpus:
             shares = [(pid, share) for pid, _, share in others if share is not None]
             if len(shares) == len(others):
                 readings.append(Sample(GPU_BUSY, answer.t, min(1.0, sum(share for _, share in shares)), name))
-                readings += [Sample(GPU_ONE, answer.t, share, f"{index}:{pid}") for pid, share in shares[:MOST]]
+                readings += [
+                    Sample(GPU_ONE, answer.t, share, f"{index}:{pid}") for pid, share in shares[:MOST_NEIGHBOURS]
+                ]
             memory = [taken for _, taken, _ in others if taken is not None]
             if len(memory) == len(others):
                 readings.append(Sample(GPU_MEMORY, answer.t, float(sum(memory)), name))
             readings.append(Sample(GPU_COUNT, answer.t, float(len(others)), name))
-            for pid, _, _ in others[:MOST]:
+            for pid, _, _ in others[:MOST_NEIGHBOURS]:
                 readings += self._names.tell(pid)
         return readings
 
@@ -144,7 +146,7 @@ class _Cpus:
         proc = self._target.proc
         ours = _allowed(proc, self._target.root_pid)
         heavy = [pid for pid, share in cores.items() if share >= NOTABLE and _shared(ours, _allowed(proc, pid))]
-        heavy = sorted(heavy, key=lambda pid: -cores[pid])[:MOST]
+        heavy = sorted(heavy, key=lambda pid: -cores[pid])[:MOST_NEIGHBOURS]
         readings: list[Reading] = []
         for pid in heavy:
             readings.append(Sample(CPU_ONE, now(), cores[pid], str(pid)))

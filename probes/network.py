@@ -15,9 +15,9 @@ SEGMENTS = Metric("net.segments", "1", "TCP segments sent since boot, by anyone,
 RESENT = Metric("net.resent", "1", "Those of them that were sent again: nobody had said that they came.", "counter")
 METRICS = (RECEIVED, SENT, DROPPED, SEGMENTS, RESENT)
 
-MOST = 16  # interfaces; a container host has hundreds, and the recording a column for each
+MOST_INTERFACES = 16  # interfaces; a container host has hundreds, and the recording a column for each
 BEFORE = b" \n"  # what stands before an interface's name
-LONGEST = 400  # B; of a row: sixteen numbers of 20 digits, and a name
+ROW_B = 400  # B; of a row: sixteen numbers of 20 digits, and a name
 LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
 LOST = (2, 3, 10, 11)  # columns of an interface's row: errors and drops, received and sent
 NOBODY = -1  # whose notes are the machine's own
@@ -36,7 +36,7 @@ def attach(target: Target) -> Ticks:
         raise Unavailable(f"`{target.proc / 'net/dev'}` cannot be read: {reason.strerror}") from reason
     try:
         marks = {name: f"{name}:".encode() for name in _interfaces(target.sys, file.read())}
-        ports = sorted((target.sys / "class" / "infiniband").glob("*/ports/*/counters"))[:MOST]
+        ports = sorted((target.sys / "class" / "infiniband").glob("*/ports/*/counters"))[:MOST_INTERFACES]
         if not marks and not ports:
             raise Unavailable("no network interface but the loopback is visible here")
         readings = [*_links(target.sys, marks), *_port_links(ports)]
@@ -66,7 +66,7 @@ def _rows(data: bytes) -> list[tuple[str, int, int]]:
 def _interfaces(sys: Path, data: bytes) -> list[str]:
     seen = [(name, received + sent) for name, received, sent in _rows(data) if name != "lo"]
     real = [name for name, _ in seen if (sys / "class" / "net" / name / "device").exists()]
-    return (real or [name for name, carried in seen if carried])[:MOST]
+    return (real or [name for name, carried in seen if carried])[:MOST_INTERFACES]
 
 
 def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
@@ -77,7 +77,7 @@ def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
         at = data.find(mark)
         while at > 0 and data[at - 1] not in BEFORE:  # `veth0:` ends like `eth0:`
             at = data.find(mark, at + 1)
-        words = data[at + len(mark) : at + LONGEST].split(None, 12) if at >= 0 else []
+        words = data[at + len(mark) : at + ROW_B].split(None, 12) if at >= 0 else []
         if len(words) > 11:
             lost = sum(int(words[place]) for place in LOST)
             readings += [Sample(RECEIVED, t, int(words[0]), name), Sample(SENT, t, int(words[8]), name)]

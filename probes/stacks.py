@@ -38,7 +38,7 @@ RATE = 61  # Hz
 BURST = 1  # s; py-spy takes whole seconds
 FIRST = 1.5  # s from the first sight of a training to the first burst: its warm-up is of no interest
 GROWTH = 2.0  # each pause is that much longer than the one before
-LONGEST = 240.0  # s; 120 ms of CPU in 4 min are 0.05 % of a core; by then five bursts have said where the time goes
+LONGEST_PAUSE_S = 240.0  # s; 120 ms of CPU in 4 min are 0.05 % of a core; by then five bursts have told where time goes
 MAKERS = 4.0  # times as long as the one before is a pause between looks at a worker: five of them in ten minutes
 OUTSIDE = 1.0  # s between bursts where stacks are all there is: some fifteen looks a minute, for 2 % of a core
 CALMER = 1.05  # they grow like that then, so that an hour of it costs a tenth
@@ -222,7 +222,7 @@ class _Looker:
         stacks = list(training_stacks(said, training.pid, burst.ended))
         growth = training.growth if self._target.heard else CALMER
         if stacks or training is not self._maker:  # workers come and go: one that has ended is none that was looked at
-            training.pause = min(training.pause * growth, max(LONGEST, SHARED * len(self._trainings)))
+            training.pause = min(training.pause * growth, max(LONGEST_PAUSE_S, SHARED * len(self._trainings)))
         training.due = at + training.pause
         if stacks:
             self._worked = True

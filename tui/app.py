@@ -41,7 +41,7 @@ RUNS = frozenset({"run", "finding", "share"})
 FILTERED = frozenset({"nodes", "processes"})
 TIMED = frozenset({"run", "share"})  # screens with a cursor in time
 LISTED = 50  # runs in the command palette
-NEAR = 48  # steps from one end of a history to the other
+HISTORY_STEPS = 48  # steps from one end of a history to the other
 TAKEN = frozenset("jk")  # letters that move, as in vi
 
 
@@ -553,7 +553,7 @@ class Gputune(App[None]):
         run = self.store.runs.get(self.view.target)
         if self.view.kind not in TIMED or run is None or not run.history.busy:
             return
-        step = max(run.history.step, run.length / NEAR)
+        step = max(run.history.step, run.length / HISTORY_STEPS)
         at = (run.length if self._cursor is None else self._cursor) + by * step
         if at >= run.length:
             self.action_now()

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from gputune.core.hygiene import clean, is_clean
 
-LONGEST = 400  # characters of one string
+STRING_CHARS = 400  # characters of one string
 
 
 class Canvas(NamedTuple):
@@ -108,14 +108,14 @@ def line(*spans: Span | str, key: str = "") -> Line:
 
 def fit(text: str, width: int, align: str = "<") -> str:
     """Return `text`, made harmless, in exactly `width` cells: cut with an ellipsis, or filled up (`<` or `>`)."""
-    return _fit(text if len(text) <= LONGEST else clean(text, LONGEST), width, align)
+    return _fit(text if len(text) <= STRING_CHARS else clean(text, STRING_CHARS), width, align)
 
 
 @lru_cache(8192)
 def _fit(text: str, width: int, align: str) -> str:
     if width <= 0:
         return ""
-    text = text if is_clean(text) else clean(text, LONGEST)
+    text = text if is_clean(text) else clean(text, STRING_CHARS)
     taken = len(text) if text.isascii() else cell_len(text)
     if taken > width:
         return set_cell_size(text, width - 1) + "…"
@@ -124,7 +124,7 @@ def _fit(text: str, width: int, align: str) -> str:
 
 def harmless(text: str) -> str:
     """Return `text` fit to be shown: nothing that the terminal would take for a command is in it."""
-    return text if is_clean(text) else clean(text, LONGEST)
+    return text if is_clean(text) else clean(text, STRING_CHARS)
 
 
 def paragraph(text: str, width: int, role: str = "", indent: str = "") -> list[Line]:

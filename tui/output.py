@@ -7,7 +7,7 @@ in one for ever, the queue fills up, and the next drawing stops the application 
 import os
 import select
 
-KEPT = 1 << 16  # characters that are kept back at the most until they are flushed
+KEPT_CHARS = 1 << 16  # characters that are kept back at the most until they are flushed
 PLAIN = str.maketrans({  # what Textual's own widgets are drawn with, the command palette's
     **dict.fromkeys("─━═▔╌", "-"), **dict.fromkeys("│┃║▏▎▌▊▕▐┊", "|"), **dict.fromkeys("┌┐└┘╭╮╰╯┏┓┗┛", "+"),
     "▁": "_", "█": "#", "•": "*", "…": "~", "▶": ">", "▼": "v", "▲": "^", "🔎": "? ",
@@ -43,7 +43,7 @@ class Output:
         """Take text; it is there once it was flushed."""
         self._kept.append(text.translate(PLAIN) if self._plain else text)
         self._size += len(text)
-        if self._size >= KEPT:
+        if self._size >= KEPT_CHARS:
             self.flush()
         return len(text)
 

@@ -9,8 +9,8 @@ from gputune.core.figures import duration
 from gputune.core.sample import Reading, Sample
 from gputune.core.units import NS
 
-FIRST = 0.5  # s of reading without a word: most recordings are read in less
-BEAT = 0.2  # s between two words
+SILENT_S = 0.5  # s of reading without a word: most recordings are read in less
+WORD_EVERY_S = 0.2  # s between two words
 
 
 class ReadingProgress:
@@ -19,7 +19,7 @@ class ReadingProgress:
     def __init__(self, started: int, ended: int) -> None:
         self._started = started
         self._of = f" of {duration((ended - started) / NS)}" if ended > started > 0 else ""
-        self._due = time.monotonic() + FIRST
+        self._due = time.monotonic() + SILENT_S
         self._shown = False
         self._wanted = sys.stderr is not None and sys.stderr.isatty()
 
@@ -36,7 +36,7 @@ class ReadingProgress:
             return
         t = next((reading.t for reading in reversed(readings) if isinstance(reading, Sample)), 0)
         if t > self._started:
-            self._due = time.monotonic() + BEAT
+            self._due = time.monotonic() + WORD_EVERY_S
             self._shown = True
             self._write(f"reading the recording: {duration((t - self._started) / NS)}{self._of}")
 

@@ -44,7 +44,7 @@ Examples:
   gputune nodes --hostfile hosts --keep recordings --for 10m
 """
 FILE = click.Path(path_type=Path)
-LOOK = 0.5  # s between looks at how those that keep are doing
+LOOK_S = 0.5  # s between looks at how those that keep are doing
 WIDTH = 24  # characters of a name
 CLEAR, REST, BELOW = "\x1b[H", "\x1b[K", "\n\x1b[J"  # to the top of a terminal; what is left of a line, and below it
 COLUMNS = ((WIDTH, "node"), (8, "link"))  # flush left; those that follow, flush right
@@ -263,7 +263,7 @@ def _wait(threads: "list[NodeKeeper]", wakeup: int, duration: float | None) -> N
     until = math.inf if duration is None else time.monotonic() + duration
     told = set[str]()
     while (left := until - time.monotonic()) > 0:
-        if select.select([wakeup], [], [], min(left, LOOK))[0] or not any(thread.is_alive() for thread in threads):
+        if select.select([wakeup], [], [], min(left, LOOK_S))[0] or not any(thread.is_alive() for thread in threads):
             return
         for thread in threads:
             name = thread.address.name

@@ -183,13 +183,13 @@ def _once(feed: Feed) -> ScreenDocument:
     try:
         update = take(feed.poll(0))
         here = any(node.link == "local" for node in nodes.values())
-        time.sleep(once.LOOK if here else 0)
+        time.sleep(once.LOOK_S if here else 0)
         end = time.monotonic() + once.PATIENCE
         for _ in range(PIECES):
             update = take(feed.poll(update.until))
             if not update.more and (not here or once.is_whole(nodes.values()) or time.monotonic() > end):
                 break
-            time.sleep(0 if update.more else once.AGAIN)
+            time.sleep(0 if update.more else once.AGAIN_S)
     finally:
         feed.close()
     return ScreenDocument(nodes=tuple(nodes.values()), runs=tuple(runs.values()))

@@ -15,8 +15,8 @@ WITHOUT_EDIT = frozenset(
 )
 TOGETHER = frozenset({"threads"})  # what is set in the script, and without which the rest of a change may harm
 ERROR = 0.05  # the model's own error, and what two runs of one training differ by (docs/evidence.md)
-MOST = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
-LEAST = 0.01  # likewise, where a change would be that much slower
+MOST_TIMES = 100.0  # times as fast: beyond it, what was left out of the model sets the pace
+LEAST_TIMES = 0.01  # likewise, where a change would be that much slower
 AROUND = frozenset({"busy-host"})  # makes every second longer: it takes none from the cause that is in the run itself
 
 
@@ -60,8 +60,8 @@ class Speedup:
 
 def interval(likely: float, width: float, unsteady: float = 0.0) -> Speedup:
     """Return a speed-up with a relative half-width, widened by what the machine was unsteady."""
-    likely = min(max(likely, LEAST), MOST)
-    low, steady = (max(LEAST, likely * (1 - wide)) for wide in (width + unsteady, width))
+    likely = min(max(likely, LEAST_TIMES), MOST_TIMES)
+    low, steady = (max(LEAST_TIMES, likely * (1 - wide)) for wide in (width + unsteady, width))
     return Speedup(low=low, likely=likely, high=likely * (1 + width + unsteady), steady=steady)
 
 

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import TypeVar
 
-LARGEST = 64 << 20  # B of a file: a segment has 8 MiB of frames, and run.json at its worst 20
+FILE_B = 64 << 20  # B of a file: a segment has 8 MiB of frames, and run.json at its worst 20
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def opened(file: "str | Path", folder: int | None = None) -> int:
     raise OSError(errno.EINVAL, "it is no file", str(file))
 
 
-def content(descriptor: int, start: int = 0, most: int = LARGEST) -> bytes:
+def content(descriptor: int, start: int = 0, most: int = FILE_B) -> bytes:
     """Return what a file holds from byte `start` on, and close it. OSError where that is more than `most` bytes."""
     with open(descriptor, "rb") as file:
         if os.fstat(descriptor).st_size - start > most:
@@ -35,7 +35,7 @@ def content(descriptor: int, start: int = 0, most: int = LARGEST) -> bytes:
         return file.read(most)
 
 
-def read(file: Path, most: int = LARGEST) -> bytes:
+def read(file: Path, most: int = FILE_B) -> bytes:
     """Return a file whole. Raises OSError, also where it is a link, no file, or larger than `most` bytes."""
     return content(opened(file), most=most)
 

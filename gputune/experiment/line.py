@@ -11,11 +11,11 @@ from gputune.core.units import NS
 from gputune.gathering.device_time import Moments, drained
 
 BLOCKS = 10  # parts of a stretch whose rates are compared with each other
-LEAST = 8  # batches beyond the warm-up: fewer give no rate
+MIN_BATCHES = 8  # batches beyond the warm-up: fewer give no rate
 WAITED = 0.1  # of the time that a batch takes on average: one that lies ready is there sooner
 KEEPS_UP = 0.01  # of the time: a loop that waits for less is not held up by its loader
 DRAINED = 20  # times a queue: of so many batches without a wait those made in a pause before are a twentieth at most
-KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the older half of more goes
+BATCHES_KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the older half of more goes
 
 
 @dataclass(slots=True)
@@ -40,10 +40,10 @@ class BatchTimes(Moments):
 
     def add(self, t: int, paused: int, samples: int, wait: int = 0, *, first: bool = False) -> None:
         """Take one batch that was there at `t` (ns), `paused` ns of pauses behind it; the `first` of its iterator."""
-        if len(self.ends) >= KEPT:
-            self.gone += KEPT // 2
+        if len(self.ends) >= BATCHES_KEPT:
+            self.gone += BATCHES_KEPT // 2
             for series in (self.ends, self.clock, self.caught, self.samples, self.waits, self.resumed):
-                del series[: KEPT // 2]
+                del series[: BATCHES_KEPT // 2]
         before = self.ends[-1] - self.clock[-1] if self.ends else paused
         self.clock.append(t - paused)
         self.samples.append(samples)
@@ -100,7 +100,7 @@ class BatchTimes(Moments):
         """
         timed = self._timed(skip)
         number = min(blocks, len(timed) // 2)
-        if len(timed) < LEAST:
+        if len(timed) < MIN_BATCHES:
             return []
         edges = [len(timed) * n // number for n in range(number + 1)]
         rates = [self.rate(timed[begin:end], size) for begin, end in pairwise(edges)]
@@ -116,7 +116,7 @@ class BatchTimes(Moments):
         """Return whether enough batches are there beside those that were made in pauses."""
         if self.ahead and max(self.waits) <= self._long and len(self.ends) < DRAINED * skip:
             return False
-        return 1 not in self.resumed or len(self._fresh(skip)) >= LEAST
+        return 1 not in self.resumed or len(self._fresh(skip)) >= MIN_BATCHES
 
     def _timed(self, skip: int) -> Sequence[int]:
         """Return which batches are timed: without those made in pauses, as far as there are enough others.
@@ -124,7 +124,7 @@ class BatchTimes(Moments):
         Where there are not, pauses come so often that no queue runs dry between them: that is how the training goes on.
         """
         fresh = self._fresh(skip) if 1 in self.resumed else ()
-        return fresh if len(fresh) >= LEAST else range(max(1, skip), len(self.ends))
+        return fresh if len(fresh) >= MIN_BATCHES else range(max(1, skip), len(self.ends))
 
     def _fresh(self, skip: int) -> list[int]:
         """Return which batches are timed between pauses, so that as many were made in that time as came."""

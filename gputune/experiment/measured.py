@@ -17,8 +17,8 @@ from gputune.core.figures import standard_error
 from gputune.core.finding import Speedup
 
 DRAWS = 1000  # of the blocks: an end of an interval is known to a twelfth of a standard error then
-SURE = 2.0  # standard errors to either side: 95 %
-OUTSIDE = 1 - statistics.NormalDist().cdf(SURE)  # share of the draws beyond either end
+SURE_SIGMA = 2.0  # standard errors to either side: 95 %
+OUTSIDE = 1 - statistics.NormalDist().cdf(SURE_SIGMA)  # share of the draws beyond either end
 
 Side = TypeVar("Side")
 Rates = Sequence[float]

@@ -15,7 +15,7 @@ from typing import Final
 HALVING: Final = 2  # of so many that came to a rung one goes on
 # part of a trial at which a rung is, to how far behind the best (relative) is hopeless there: early rates err more
 RUNGS: Final[Mapping[float, float]] = {0.25: 0.25, 0.5: 0.12}
-SURE: Final = 2.0  # standard errors of a rate
+SURE_SIGMA: Final = 2.0  # standard errors of a rate
 
 
 @dataclass(slots=True)
@@ -31,4 +31,4 @@ class Rungs:
         better = sum(other > rate for other in told)
         if better < math.ceil(len(told) / HALVING):
             return True
-        return rate * (1 + SURE * error) >= max(told) * (1 - RUNGS.get(rung, 0.0))
+        return rate * (1 + SURE_SIGMA * error) >= max(told) * (1 - RUNGS.get(rung, 0.0))

@@ -12,15 +12,15 @@ from gputune.core.hygiene import clean
 from gputune.recording import lean
 from gputune.recording.folder import EXPORTS, REPORT, Folder
 
-LONGEST = 600  # s that all of it may take: a tracker that is not reachable is tried again, and not for ever
+DEADLINE_S = 600  # s that all of it may take: a tracker that is not reachable is tried again, and not for ever
 PAGE = 60.0  # s to wait for the page that is written meanwhile
-LOOK = 0.1  # s
+LOOK_S = 0.1  # s
 
 
 def main(arguments: Sequence[str]) -> None:
     """Export the run in a folder, in turn, to each of the names; a line of `export.log` says how it went."""
     os.nice(10)  # whatever trains next goes first
-    signal.alarm(LONGEST)
+    signal.alarm(DEADLINE_S)
     folder, typed, paged, *names = arguments
     lean()
     if paged:
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
 def _wait(page: Path) -> None:
     until = time.monotonic() + PAGE
     while not page.exists() and time.monotonic() < until:
-        time.sleep(LOOK)
+        time.sleep(LOOK_S)
 
 
 def _exported(name: str, folder: Path, typed: str) -> str:

@@ -24,7 +24,7 @@ from gputune.recording.stretch import US, Stretch
 TAKES = frozenset({"out", "stretch"})
 NEEDS: tuple[str, ...] = ()
 FILE = "perfetto.json.gz"
-LARGEST = 50_000_000  # B of the file: what Perfetto's page opens without ado
+FILE_B = 50_000_000  # B of the file: what Perfetto's page opens without ado
 LEVEL = 5  # of gzip: 9 takes four times as long for 6 %
 SPARE = 0.9  # of it, from which on no other segment is begun
 
@@ -92,7 +92,7 @@ def _written(parts: list[Seat], start: int, chosen: Stretch) -> tuple[bytes, int
     with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=LEVEL, mtime=0) as file:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         for block in blocks:
-            if block.begins and raw.tell() > LARGEST * SPARE:
+            if block.begins and raw.tell() > FILE_B * SPARE:
                 ends: int | None = start + told
                 break
             file.write((b",\n" if told else b"") + b",\n".join(map(msgspec.json.encode, block.events)))

@@ -13,7 +13,7 @@ from gputune.recording.tail import tail
 from gputune.verdict.document import Verdict
 
 FINEST = 1.0  # s of a point
-LAST = 120  # s that are read of the end: a constant is read every half a minute
+END_READ_S = 120  # s that are read of the end: a constant is read every half a minute
 BEAT = "cpu.busy"  # read once a second wherever a recorder is at work
 WAIT, READY, MADE = "batches.wait/s", "batches.ready", "batches/s"
 COUNTED, STEPPED = "batches.samples/s", "steps/s[optimizer]"
@@ -48,7 +48,7 @@ def ending(folder: Path, story: Mapping[str, Json], lost: dict[str, str]) -> Ite
     """Yield what is known of the machine, then its last readings."""
     said = story.get("machine")
     yield [Note(-1, fields) for fields in said if isinstance(fields, dict)] if isinstance(said, list) else []
-    for tick in tail(folder, LAST, lost):
+    for tick in tail(folder, END_READ_S, lost):
         yield [*tick]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from gputune.core import opening
 from gputune.core.hygiene import clean, mask
 
-MOST = 16 << 10  # B: a traceback of torch's has some 5 kB
-LONGEST = 200  # characters of a line
+LOG_END_B = 16 << 10  # B: a traceback of torch's has some 5 kB
+LINE_CHARS = 200  # characters of a line
 LINES = 8  # of a run; the last of them is the error
 OURS = "gputune: "
 TRACE = "Traceback (most recent call last)"
@@ -37,10 +37,10 @@ def last_words(log: Path, count: int = LINES) -> tuple[str, ...]:
 @lru_cache(256)
 def _read(log: Path, stamp: tuple[int, int], count: int) -> tuple[str, ...]:
     descriptor = opening.opened(log)
-    start = max(0, os.fstat(descriptor).st_size - MOST)
+    start = max(0, os.fstat(descriptor).st_size - LOG_END_B)
     del stamp  # it stands for what is read
-    text = opening.content(descriptor, start, MOST + MOST).decode("utf-8", "replace")
-    return tuple(clean(mask([line])[0], LONGEST) for line in told(text)[-count:])
+    text = opening.content(descriptor, start, LOG_END_B + LOG_END_B).decode("utf-8", "replace")
+    return tuple(clean(mask([line])[0], LINE_CHARS) for line in told(text)[-count:])
 
 
 def told(text: str) -> list[str]:

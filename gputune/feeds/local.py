@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gputune.feeds.pasts import KeptPast  # it imports pyarrow
 
 CLOCKS = time.time_ns() - time.monotonic_ns()
-LOOK = 2.0  # s between looks for runs that have begun
+LOOK_S = 2.0  # s between looks for runs that have begun
 MOST_ENDED = 16  # runs that have ended and are still shown
 
 
@@ -121,7 +121,7 @@ class LocalFeed:
         at = time.monotonic()
         if at < self._due:
             return
-        self._due = at + LOOK
+        self._due = at + LOOK_S
         for folder in self._find():
             known = self._runs.get(folder)
             if folder in self._refused or (known is not None and not known.gone):  # else another run has its place now

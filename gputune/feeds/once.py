@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from gputune.feeds.local import LocalFeed
 from gputune.feeds.rows import Node, RunRow, Update
 
-LOOK = 1.0  # s between the first two readings, without which there are no rates
-AGAIN = 0.1  # s to the next, while devices are there of which nothing was read yet
+LOOK_S = 1.0  # s between the first two readings, without which there are no rates
+AGAIN_S = 0.1  # s to the next, while devices are there of which nothing was read yet
 PATIENCE = 3.0  # s for that: a card that says nothing is shown so
 
 
@@ -38,11 +38,11 @@ def reading() -> Iterator[Callable[[], Update]]:
         nonlocal until
         if not until:
             until = poll(0)
-            time.sleep(LOOK)
+            time.sleep(LOOK_S)
         until = poll(until)
         end = time.monotonic() + PATIENCE
         while not is_whole(nodes.values()) and time.monotonic() < end:
-            time.sleep(AGAIN)
+            time.sleep(AGAIN_S)
             until = poll(until)
         return Update(until=until, nodes=tuple(nodes.values()), runs=tuple(runs.values()))
 

@@ -14,13 +14,13 @@ from gputune.feeds.rows import TaskRow
 from gputune.feeds.typed import typed
 from gputune.host.procfs import CLOCK_TICKS, read_bytes, stat_of
 
-BEAT = 2.0  # s between scans of /proc
+SCAN_S = 2.0  # s between scans of /proc
 DEAREST = 0.005  # of a core: where there are thousands of processes, scans are further apart
-MOST = 40  # strangers that are told of; a run's own processes and those on a device are told of in any case
-LEAST = 0.02  # cores; a stranger that uses less is nobody's business
+MOST_STRANGERS = 40  # strangers that are told of; a run's own processes and those on a device are told of in any case
+STRANGER_CORES = 0.02  # cores; a stranger that uses less is nobody's business
 RESIDENT = 21  # of /proc/PID/stat, counted from the state: pages in memory
 PAGE = os.sysconf("SC_PAGE_SIZE")
-NAME = 64  # characters
+NAME_CHARS = 64  # characters
 NAMELESS = "no name"  # a process may call itself nothing, or blanks
 
 
@@ -71,7 +71,7 @@ class Tasks:
         cores = self._cores(seen, at - self._at)
         self._rows = tuple(_rows(seen, cores, kin, devices, self._about))
         self._before, self._at = seen, at
-        self._due = at + max(BEAT, (time.thread_time() - began) / DEAREST)
+        self._due = at + max(SCAN_S, (time.thread_time() - began) / DEAREST)
         return self._rows
 
     def _about(self, pid: int) -> tuple[str, str]:
@@ -81,7 +81,7 @@ class Tasks:
             user = opening.name_of(os.stat(folder).st_uid)  # noqa: PTH116 - as in `_scan`
         except OSError:  # it has ended
             user = ""
-        return clean(user, NAME), typed(read_bytes(f"{folder}/cmdline"))
+        return clean(user, NAME_CHARS), typed(read_bytes(f"{folder}/cmdline"))
 
     def _scan(self) -> dict[int, _Seen]:
         found = {}
@@ -119,8 +119,8 @@ def _rows(
 ) -> list[TaskRow]:
     roles = {pid: known for pid in seen if (known := _role(pid, seen, kin)) is not None}
     wanted = {pid for pid in {*roles, *devices} if pid in seen}
-    strangers = (pid for pid, used in cores.items() if used >= LEAST and pid not in wanted)
-    wanted.update(heapq.nlargest(MOST, strangers, key=lambda pid: cores[pid]))
+    strangers = (pid for pid, used in cores.items() if used >= STRANGER_CORES and pid not in wanted)
+    wanted.update(heapq.nlargest(MOST_STRANGERS, strangers, key=lambda pid: cores[pid]))
     ranks = {pid: rank for each in kin for pid, rank in each.ranks.items()}
     rows, up = [], time.clock_gettime(time.CLOCK_BOOTTIME)
     for pid in wanted:
@@ -129,7 +129,7 @@ def _rows(
         user, command = about(pid)
         row = TaskRow(
             pid=pid,
-            name=clean(seen[pid].name, NAME).strip() or NAMELESS,
+            name=clean(seen[pid].name, NAME_CHARS).strip() or NAMELESS,
             role=role,
             run=run,
             cpu=cores.get(pid),

@@ -11,7 +11,7 @@ from gputune.features import Allocator, OutOfMemory, Trend
 from gputune.gathering.trend import AmountSeries
 
 WARM_UP = 2  # steps after which gradients and the optimizer's state are there: until then every training grows
-FEW = 3  # readings in the later half of those before memory ran out: where all of them rise, that is no chance
+LATER_READINGS = 3  # readings in the later half of those before memory ran out: where all rise, that is no chance
 CARDS = 64  # devices of one process kept
 DEVICE = 0xFF  # of the code in a record
 GOES_ON = frozenset({int(Kind.BATCH), int(Kind.STEP), int(Kind.BACKWARD)})
@@ -48,7 +48,7 @@ class _Pool:
 
     def ran_out(self, done: int) -> Trend | None:
         """Return how what is live moved a step until now, and begin anew."""
-        trend = self.by_step.trend(0, done, least=FEW)
+        trend = self.by_step.trend(0, done, least=LATER_READINGS)
         self.by_step, self.begun, self.reserved = AmountSeries(), None, 0
         return trend
 

@@ -9,7 +9,7 @@ from gputune.core.events import Record
 from gputune.core.units import NS
 from gputune.features import Alone
 
-KEPT = 512  # of each, the latest
+ALONE_KEPT = 512  # of each, the latest
 MADE = 4096  # batches whose making is remembered: records of workers may come before that of the training, or after it
 OPEN = 64  # batches made by themselves whose making is not known yet
 
@@ -22,9 +22,9 @@ class Lone:
         self._open: deque[Record] = deque(maxlen=OPEN)
         self._latest: tuple[int, int] | None = None  # iterator and index of the latest such batch
         self._came: tuple[int, int] | None = None  # likewise, once it was taken
-        self._makings: deque[float] = deque(maxlen=KEPT)
-        self._waits: deque[float] = deque(maxlen=KEPT)
-        self._steps: deque[float] = deque(maxlen=KEPT)
+        self._makings: deque[float] = deque(maxlen=ALONE_KEPT)
+        self._waits: deque[float] = deque(maxlen=ALONE_KEPT)
+        self._steps: deque[float] = deque(maxlen=ALONE_KEPT)
         self.count = 0
         self.idle = 0.0  # s that the others may have idled for it
 

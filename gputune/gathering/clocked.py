@@ -15,9 +15,9 @@ from gputune.core.units import NS
 from gputune.features import DeviceStep
 from gputune.gathering.queueing import Queue
 
-LEAST = 8  # timed steps: of fewer nothing is said
+MIN_STEPS = 8  # timed steps: of fewer nothing is said
 WARM_UP = 5  # timed steps left out: allocators, caches and autotuning settle in them
-KEPT = 512  # measurements kept of each part, the latest
+TIMINGS_KEPT = 512  # measurements kept of each part, the latest
 SHAPES = 64  # kinds of steps, by which of their parts hold work, that are told apart
 MOSTLY = 0.8  # of the steps must be of kinds whose parts were all measured: then they speak for the rest
 PARTS = 32  # bits of a record's field
@@ -42,9 +42,9 @@ class _Parts:
         key = _structure(shape), number
         if key not in self.found and len(self.found) >= SHAPES * PARTS:
             return
-        self.found.setdefault(key, deque(maxlen=KEPT)).append(took)
+        self.found.setdefault(key, deque(maxlen=TIMINGS_KEPT)).append(took)
         if behind is not None:
-            self.behind.setdefault(key, deque(maxlen=KEPT)).append(behind)
+            self.behind.setdefault(key, deque(maxlen=TIMINGS_KEPT)).append(behind)
 
     @property
     def compute(self) -> float | None:
@@ -83,7 +83,9 @@ class Clocked:
         self._gaps = self._steps = 0
         self._idle = self._work = 0  # ns
         self._copied = self._read = self._stood = self._crossed = 0  # ns
-        self._lags: deque[int] = deque(maxlen=KEPT)  # us that the device was behind at the end of a step, where known
+        self._lags: deque[int] = deque(
+            maxlen=TIMINGS_KEPT
+        )  # us that the device was behind at the end of a step, where known
         self._parts = _Parts()
         self._divided = _Parts()  # of steps that were divided further, since parts of the others hold too much
         self._queue = Queue()
@@ -141,7 +143,7 @@ class Clocked:
     def told(self) -> DeviceStep | None:
         """Return the mean step, None where too few were timed."""
         gaps, steps = self._gaps - WARM_UP, self._steps - WARM_UP
-        if min(gaps, steps) < LEAST:
+        if min(gaps, steps) < MIN_STEPS:
             return None
         parts, stood = self._parts if self._parts.compute is not None else self._divided, self._queue.stood
         return DeviceStep(

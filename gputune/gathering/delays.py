@@ -14,11 +14,11 @@ from gputune.features import Slope
 
 CAME = 16384  # batches whose times are kept, the latest: records of workers may come some s later, or before
 PENDING = 128  # moments, the latest
-KEPT = 512  # differences, the latest
+DIFFERENCES_KEPT = 512  # differences, the latest
 SETTLES = 5  # rounds of all workers after which a delay shows, beside those that lie in the queue
 ODD = 0.5  # of a window that one round may take: longer is a pause of the loop's own, or an epoch's end
 APART = 1024  # batches between two looks at what can be judged
-LEAST = 3  # windows that have to follow a moment
+MIN_WINDOWS = 3  # windows that have to follow a moment
 REACH = 3  # windows before, and after a window that a delay needs to settle, through which lines are laid
 AROUND = 8  # windows before, and after, at which it is told how far such lines are apart by themselves
 SIGMA = 1.4826  # standard deviations in a median distance
@@ -34,9 +34,11 @@ class Delays:
         self._times: deque[int] = deque(maxlen=CAME)
         self._moments: dict[int, dict[int, tuple[int, int]]] = {}  # to each worker's delay, in ns
         self._judged: set[int] = set()  # of these
-        self._later: deque[float] = deque(maxlen=KEPT)  # ns by which the batches came later, and
-        self._delays: deque[float] = deque(maxlen=KEPT)  # by which their makers were held up
-        self._unlike: deque[float] = deque(maxlen=KEPT)  # ns by which batches came later where nobody was held up
+        self._later: deque[float] = deque(maxlen=DIFFERENCES_KEPT)  # ns by which the batches came later, and
+        self._delays: deque[float] = deque(maxlen=DIFFERENCES_KEPT)  # by which their makers were held up
+        self._unlike: deque[float] = deque(
+            maxlen=DIFFERENCES_KEPT
+        )  # ns by which batches came later where nobody was held up
         self._stands: deque[int] = deque(maxlen=PENDING)  # ns; when the training itself was held up
         self._count = 0
         self._seen = 0
@@ -93,7 +95,7 @@ class Delays:
         for moment, each in sorted(self._moments.items()):
             if moment in self._judged or len(each) < self._workers:
                 continue
-            if begun[moment] + LEAST * self._window < len(times):
+            if begun[moment] + MIN_WINDOWS * self._window < len(times):
                 self._judged.add(moment)
                 delay = mean(t1 - t0 for t0, t1 in each.values())
                 self._compare(times, begun[moment], delay, others)

@@ -17,7 +17,7 @@ from gputune.core.events import Record
 
 TOLD = "device"  # the note of a guest that times what the device does
 
-KEPT = 1 << 16  # moments of which it is known; the older half of more goes
+MOMENTS_KEPT = 1 << 16  # moments of which it is known; the older half of more goes
 SILENT_NS, SILENT = 10_000_000_000, 64  # without a word of the device, through as many batches: it says no more
 BACKLOG = 2.0  # batches by which the device is less behind at the end of a window than at its begin, not to be chance
 PAUSES = 1024  # that wait for the device
@@ -62,8 +62,8 @@ class DeviceTime:
     def _add(self, t: int, through: int) -> None:
         if self._moments and t <= self._moments[-1]:
             return
-        if len(self._moments) >= KEPT:
-            del self._moments[: KEPT // 2], self._through[: KEPT // 2]
+        if len(self._moments) >= MOMENTS_KEPT:
+            del self._moments[: MOMENTS_KEPT // 2], self._through[: MOMENTS_KEPT // 2]
         self._moments.append(t)
         self._through.append(max(through or t, self._through[-1] if self._through else 0))
 
@@ -102,8 +102,8 @@ class DeviceTime:
         while self._pauses and self._pauses[0][1] <= t:
             t0, t1 = self._pauses.popleft()
             before = self._paused[-1] if self._paused else 0
-            if len(self._paused) >= KEPT:
-                del self._paused[: KEPT // 2], self._paused_at[: KEPT // 2]
+            if len(self._paused) >= MOMENTS_KEPT:
+                del self._paused[: MOMENTS_KEPT // 2], self._paused_at[: MOMENTS_KEPT // 2]
             self._paused.append(before + self.at(t1) - self.at(t0))
             self._paused_at.append(t1)
         over = bisect_right(self._paused_at, t)

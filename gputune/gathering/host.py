@@ -13,7 +13,7 @@ from gputune.gathering.meter import HELD, Meter
 from gputune.gathering.sampled import Sampled
 from gputune.gathering.stacks import Stacks
 from gputune.gathering.storage import RATES, GrowthRate
-from gputune.gathering.trend import LEAST, AmountSeries
+from gputune.gathering.trend import MIN_READINGS, AmountSeries
 
 LACKS = len(Lacking._fields)
 PENDING = 65536  # readings kept back after the last batch: beyond it one of two of each metric stands for both
@@ -191,7 +191,7 @@ class HostMeans:
         mean = self._means.get((name, instance))
         return mean.last if mean and mean.count else None
 
-    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = LEAST) -> Trend | None:
+    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = MIN_READINGS) -> Trend | None:
         """Return how an amount of memory moved over the loop, from `since` (ns) on.
 
         None with fewer than `least` readings in a half of it, or where it is not known yet from when on it counts.

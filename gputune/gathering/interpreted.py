@@ -19,7 +19,7 @@ from gputune.gathering.afterwork import TORCH, Part, Path, foreign, last_of_torc
 
 T = TypeVar("T")
 
-MOST = 2000  # different paths kept
+PATHS_KEPT = 2000  # different paths kept
 LINES = 20  # told
 PURE = 0.7  # of all looks at a line, in which it holds the interpreter: small tensors' functions come to 0.3
 MIXED = 0.1  # of the stacks below a line that may show torch
@@ -156,12 +156,12 @@ class Looks:
 
 
 def _count(counts: Counter[T], key: T, count: int) -> None:
-    if key in counts or len(counts) < MOST:
+    if key in counts or len(counts) < PATHS_KEPT:
         counts[key] += count
 
 
 def _note(paths: set[Path], path: Path) -> None:
-    if len(paths) < MOST:
+    if len(paths) < PATHS_KEPT:
         paths.add(path)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable
 
 MOSTLY = 0.5  # of the distances: as many are alike where a script counts its rounds
-LEAST = 2  # distances, below which one alone would tell
+MIN_DISTANCES = 2  # distances, below which one alone would tell
 DISTANCES = 64  # different ones kept of a place: more of them are no setting
 
 
@@ -40,4 +40,4 @@ class Intervals:
         known = self._distances.get(place, Counter())
         whole = sum(known.values())
         rounds, times = max(known.items(), key=lambda item: item[1], default=(0, 0))
-        return rounds if times >= LEAST and times >= MOSTLY * whole else None
+        return rounds if times >= MIN_DISTANCES and times >= MOSTLY * whole else None

@@ -23,7 +23,7 @@ from gputune.gathering.slowing import Slowing
 from gputune.gathering.storage import Pass, SampledReads, Varieties
 from gputune.model.replay import TYPICAL_PREFETCH
 
-KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
+BATCHES_KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
 WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning settle in them
 EPOCHS = 500  # epochs kept
 RECENT = 4  # passes that records of a batch may still come for
@@ -80,14 +80,14 @@ class LoaderState:
         self._gradients = True
         self._steps_seen = 0
         self._kept = self._rounds = 0  # rounds of which waits and steps are known, and ns of all of them
-        self._waits: deque[float] = deque(maxlen=KEPT)
-        self._steps: deque[float] = deque(maxlen=KEPT)
-        self._picks: deque[float] = deque(maxlen=KEPT)
-        self._ages: deque[int] = deque(maxlen=KEPT)
-        self._step_cpus: deque[float] = deque(maxlen=KEPT)
-        self._next_cpus: deque[float] = deque(maxlen=KEPT)
+        self._waits: deque[float] = deque(maxlen=BATCHES_KEPT)
+        self._steps: deque[float] = deque(maxlen=BATCHES_KEPT)
+        self._picks: deque[float] = deque(maxlen=BATCHES_KEPT)
+        self._ages: deque[int] = deque(maxlen=BATCHES_KEPT)
+        self._step_cpus: deque[float] = deque(maxlen=BATCHES_KEPT)
+        self._next_cpus: deque[float] = deque(maxlen=BATCHES_KEPT)
         self._pauses: dict[str, deque[float]] = {}
-        self._fetches = Fetches(KEPT)
+        self._fetches = Fetches(BATCHES_KEPT)
         self._fetched = 0
         self._made_by: dict[tuple[int, int], int] = {}  # batches that each worker of each iterator made
         self._passes: dict[int, _Pass] = {}
@@ -96,8 +96,8 @@ class LoaderState:
         self._bytes = self._most_bytes = 0
         self._plain = False
         self._tensors = 0
-        self._handed = Handed(*(deque[float](maxlen=KEPT) for _ in Handed._fields))
-        self._early: deque[int] = deque(maxlen=KEPT)
+        self._handed = Handed(*(deque[float](maxlen=BATCHES_KEPT) for _ in Handed._fields))
+        self._early: deque[int] = deque(maxlen=BATCHES_KEPT)
         self._handovers: dict[int, Handovers] = {}
         self._pinning = Pinning()
         prefetch = maybe(settings.get("prefetch_factor")) or TYPICAL_PREFETCH
@@ -112,7 +112,7 @@ class LoaderState:
         self.varieties = Varieties()
         self._wait_total = 0
         self._apart = self._waited_apart = 0  # batches that another thread took, and ns that it waited for them
-        self._taken_apart: deque[int] = deque(maxlen=KEPT)  # when the latest of them came
+        self._taken_apart: deque[int] = deque(maxlen=BATCHES_KEPT)  # when the latest of them came
         self._first = 0
         self._last = 0
 
@@ -228,7 +228,7 @@ class LoaderState:
         self._waits.append(wait / NS)
         self._steps.append(gap / NS)
         for name in pauses.keys() - self._pauses.keys() if pauses else ():
-            self._pauses[name] = deque([0.0] * (len(self._steps) - 1), maxlen=KEPT)
+            self._pauses[name] = deque([0.0] * (len(self._steps) - 1), maxlen=BATCHES_KEPT)
         for name, series in self._pauses.items():
             series.append(pauses.get(name, 0) / NS)
 

@@ -12,7 +12,7 @@ from gputune.core.events import Record
 from gputune.core.units import NS
 from gputune.features import Pin
 
-KEPT = 2000  # batches kept, the latest: as many as waits
+BATCHES_KEPT = 2000  # batches kept, the latest: as many as waits
 NEAR = 16  # waits and batches kept to lay them over each other: more lie between them in no queue of the thread's
 FIRST = 512  # batches, the first ones, that may get fresh memory
 ON_THE_WAY = 4096  # batches that were handed on and are not taken yet
@@ -23,9 +23,9 @@ class Pinning:
     """What is known of the thread. A pass that begins leaves behind what was on its way in the one before it."""
 
     def __init__(self) -> None:
-        self._pins: deque[Pin] = deque(maxlen=KEPT)
+        self._pins: deque[Pin] = deque(maxlen=BATCHES_KEPT)
         self._first: list[float] = []  # s of the first ones
-        self._gets: deque[float] = deque(maxlen=KEPT)
+        self._gets: deque[float] = deque(maxlen=BATCHES_KEPT)
         self._seen = 0
         self._free: dict[int, int] = {}  # iterator to when its thread had handed the last batch on, ns
         self._ready: dict[tuple[int, int], int] = {}  # (iterator, batch) to when it was handed on, ns

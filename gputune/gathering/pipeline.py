@@ -8,7 +8,7 @@ from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features.stages import Making, Pipeline, Stage
 
-KEPT = 500  # readings kept, the latest
+READINGS_KEPT = 500  # readings kept, the latest
 SHIFT = 8  # bits of a record's code that say what it is; the number of a stage stands above them
 
 
@@ -22,7 +22,7 @@ class PipelineState:
         self._stages: tuple[Stage, ...] = ()
         self._slowest: Counter[int] = Counter()  # stage to readings: at an epoch's end stages are gone that have done
         self._read = 0
-        self._makings: deque[Making] = deque(maxlen=KEPT)
+        self._makings: deque[Making] = deque(maxlen=READINGS_KEPT)
 
     def told(self, fields: Mapping[str, Json]) -> None:
         """Take how its stages run from here on."""

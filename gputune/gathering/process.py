@@ -45,7 +45,7 @@ from gputune.gathering.stops import Stops
 from gputune.gathering.storage import Varieties, filing
 from gputune.gathering.stretches import Stretches
 from gputune.gathering.sync_points import Meetings
-from gputune.gathering.trend import LEAST
+from gputune.gathering.trend import MIN_READINGS
 from gputune.gathering.trouble import TROUBLES, Trouble
 from gputune.model.minimum_samples import LEAST_LOOKS
 
@@ -85,7 +85,7 @@ class Means(Protocol):
     def last(self, name: str, instance: str = "") -> float | None:
         """Return the last value of a metric, None where it was not measured."""
 
-    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = LEAST) -> Trend | None:
+    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = MIN_READINGS) -> Trend | None:
         """Return how an amount of memory moved over the loop from `since` (ns) on, None where that is not known."""
 
     @property

@@ -10,7 +10,7 @@ from gputune.core.events import Record
 from gputune.core.figures import mean
 from gputune.core.units import NS
 
-KEPT = 512  # rounds, the latest
+ROUNDS_KEPT = 512  # rounds, the latest
 LONGER = 1.5  # times what it takes to fill the queue that a pause has to last: batches take unlike long to make
 RECENT = 16  # batches over which that is the average
 LIKE = 2.0  # times the shortest of the latest waits, or
@@ -28,8 +28,10 @@ class ReadyRounds:
         self._making = 0.0  # ns that a batch takes to make
         self._waits: deque[int] = deque(maxlen=LATEST)  # ns
         self._usual: deque[float] = deque(maxlen=LATEST)  # s of rounds that found no such batch
-        self.rounds: deque[float] = deque(maxlen=KEPT)  # s
-        self.beside: deque[float] = deque(maxlen=KEPT)  # s of usual rounds right before each of these: paces drift
+        self.rounds: deque[float] = deque(maxlen=ROUNDS_KEPT)  # s
+        self.beside: deque[float] = deque(
+            maxlen=ROUNDS_KEPT
+        )  # s of usual rounds right before each of these: paces drift
         self.count = 0  # times that the training was held up
         self.idle = 0.0  # s that the workers may have idled for it
 

@@ -16,13 +16,13 @@ from gputune.core.figures import mean
 from gputune.core.units import NS
 from gputune.features import Slope
 
-KEPT = 16384  # rounds, the latest
+ROUNDS_KEPT = 16384  # rounds, the latest
 BLOCKS = 256  # blocks of them that may wait to be judged, and differences kept: the latest
 APART = 1024  # rounds between two looks at what can be judged
 SETTLES = 2  # rounds into which what happened in one may reach, beside those for which batches lie ready
 ODD = 4.0  # times as long as those around: such a round is a pause of the loop's own
 LATEST = 4  # delays: what is between a step and a next() is asked for a round later
-LEAST = 3  # blocks, and calm stretches: with fewer nobody knows anything
+MIN_BLOCKS = 3  # blocks, and calm stretches: with fewer nobody knows anything
 NEAR = 12  # calm stretches before a block, at the most, that it is held against
 SIDES = 2  # stretches of rounds on each side that say what they take otherwise: half a one at the least
 
@@ -46,8 +46,8 @@ class Slowing:
 
     def __init__(self, ahead: int = 0) -> None:
         self._reach = ahead + SETTLES
-        self._ends: deque[int] = deque(maxlen=KEPT)  # ns
-        self._disturbed: deque[int] = deque(maxlen=KEPT)  # ns
+        self._ends: deque[int] = deque(maxlen=ROUNDS_KEPT)  # ns
+        self._disturbed: deque[int] = deque(maxlen=ROUNDS_KEPT)  # ns
         self._waiting: dict[int, _Block] = {}
         self._judged: deque[_Block] = deque(maxlen=BLOCKS)
         self._found: deque[tuple[float, float]] = deque(maxlen=BLOCKS)  # s that a block was held up, and was longer
@@ -86,7 +86,7 @@ class Slowing:
     def told(self) -> Slope | None:
         """Return what was found so far, None while that is too little to say anything."""
         self._judge()
-        if min(len(self._found), len(self._calm)) < LEAST:
+        if min(len(self._found), len(self._calm)) < MIN_BLOCKS:
             return None
         delay = mean(held for held, _ in self._found)
         value = sum(held * longer for held, longer in self._found) / sum(held * held for held, _ in self._found)

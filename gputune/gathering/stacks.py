@@ -29,7 +29,7 @@ COMPUTE = (
 )
 SPANNED = ("torch/serialization.py", "/logging/__init__.py", "torch/utils/tensorboard/", "gputune_guest/")
 FOREIGN = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen", "<string>", "gputune_guest/")
-MOST = 4000  # different places kept
+PLACES_KEPT = 4000  # different places kept
 
 Place: TypeAlias = tuple[str, str, bool]  # where, function, computes
 Line: TypeAlias = tuple[str, str]  # where, function
@@ -47,13 +47,13 @@ class _Pile:
 
     def add(self, found: Place, count: int, *, bare: bool = False) -> None:
         self.total += count
-        if found in self.places or len(self.places) < MOST:
+        if found in self.places or len(self.places) < PLACES_KEPT:
             self.places[found] = self.places.get(found, 0) + count
             if bare:
                 self.bare[found[:2]] = self.bare.get(found[:2], 0) + count
 
     def asks(self, line: Line) -> None:
-        if len(self.asking) < MOST:
+        if len(self.asking) < PLACES_KEPT:
             self.asking.add(line)
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from gputune.core.events import Record
 from gputune.core.sample import Json
 
-KEPT = 1000  # stops of one process; of one that is stopped more often, later stops count as running
+STOPS_KEPT = 1000  # stops of one process; of one that is stopped more often, later stops count as running
 
 
 class Stops:
@@ -30,7 +30,7 @@ class Stops:
         if fields["n"] == "stopped":
             self.began = self.began or at
         elif self.began:
-            if len(self._over) < KEPT:
+            if len(self._over) < STOPS_KEPT:
                 self._over.append((self.began, max(self.began, at)))
             self.began, self._ran = 0, max(self.began, at)
 

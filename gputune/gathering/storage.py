@@ -11,7 +11,7 @@ from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features import Filing, Reads, Storage, Variety
 
-KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
+BATCHES_KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
 RATES = frozenset(
     {"disk.read", "disk.write", "net.sent", "net.dropped", "net.segments", "net.resent", "pressure.io"}
 )  # counters whose pace over the loop is wanted
@@ -105,12 +105,12 @@ class Pass:
 class SampledReads:
     """The sampled batches of one loader."""
 
-    reads: deque[Reads] = field(default_factory=lambda: deque(maxlen=KEPT))
+    reads: deque[Reads] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
     locks: dict[int, Record] = field(default_factory=dict)  # of batches whose other record is yet to come, by t0
 
     def locked(self, record: Record) -> None:
         """Take what one sampled batch had to do with locks."""
-        if len(self.locks) >= KEPT:
+        if len(self.locks) >= BATCHES_KEPT:
             self.locks.clear()
         self.locks[record.t0] = record
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gputune.core.events import ForwardCode, Record
 from gputune.core.units import NS
 
-KEPT = 2000  # timings of sampled steps
+TIMINGS_KEPT = 2000  # timings of sampled steps
 
 
 class Stretches:
@@ -17,7 +17,7 @@ class Stretches:
 
     def __init__(self) -> None:
         self.gotten = True  # `before` counts from a next(); else from an optimizer's step: there is no DataLoader
-        self._before: deque[float] = deque(maxlen=KEPT)
+        self._before: deque[float] = deque(maxlen=TIMINGS_KEPT)
         self._looked = self._weights = self._device = 0  # ns before that call that were looked at, and what they were
         self._backward = self._optimizing = 0  # ns
         self._backed = 0  # when the last backward pass was over that no optimizer's step came after

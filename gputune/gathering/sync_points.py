@@ -14,7 +14,7 @@ from gputune.core.events import CALM_PARTS, QUEUED_BITS, Record, RendezvousCode
 from gputune.core.units import NS
 from gputune.features import SyncRound
 
-KEPT = 1024  # rounds kept, the latest
+ROUNDS_KEPT = 1024  # rounds kept, the latest
 WARM_UP = 3  # rounds left out: buckets are rebuilt and caches settle in them
 RANK_BITS = 16  # of field c of a RENDEZVOUS
 RECENT = 1024  # calls kept until the step, or the reduction, that they belong to is told: one for each parameter
@@ -47,12 +47,12 @@ class Meetings:
         self._latest: deque[_Call] = deque(maxlen=RECENT)  # for DDP's meetings, which are told a step later
         # those of DistributedDataParallel and of devices, the ends of steps, begins and ends of backward passes, and
         # waits for batches (ns: of the host, of the device), in whose order they are not told
-        self._reduced: deque[_Round] = deque(maxlen=KEPT)
-        self._waits: deque[tuple[int, int]] = deque(maxlen=2 * KEPT)
-        self._idles: deque[tuple[int, int, int]] = deque(maxlen=2 * KEPT)
-        self._steps: deque[int] = deque(maxlen=KEPT)
-        self._passes: deque[tuple[int, int]] = deque(maxlen=KEPT)
-        self._called: deque[_Round] = deque(maxlen=KEPT)  # those of calls, a round an optimizer step
+        self._reduced: deque[_Round] = deque(maxlen=ROUNDS_KEPT)
+        self._waits: deque[tuple[int, int]] = deque(maxlen=2 * ROUNDS_KEPT)
+        self._idles: deque[tuple[int, int, int]] = deque(maxlen=2 * ROUNDS_KEPT)
+        self._steps: deque[int] = deque(maxlen=ROUNDS_KEPT)
+        self._passes: deque[tuple[int, int]] = deque(maxlen=ROUNDS_KEPT)
+        self._called: deque[_Round] = deque(maxlen=ROUNDS_KEPT)  # those of calls, a round an optimizer step
         self._rounds = 0
         self._stepped = 0
         self._iterations = (0, 0)  # first and last of DDP's that was told

@@ -4,8 +4,8 @@ import math
 
 from gputune.features import Trend
 
-KEPT = 96  # readings; when it is full every second one goes, so that they always span the whole
-LEAST = 6  # readings below which nothing is said of a slope
+READINGS_KEPT = 96  # readings; when it is full every second one goes, so that they always span the whole
+MIN_READINGS = 6  # readings below which nothing is said of a slope
 SURE = 1.96  # standard deviations: 95 % of a normal distribution
 
 
@@ -21,11 +21,11 @@ class AmountSeries:
         if self._points and at - self._points[-1][0] < self._apart:
             return
         self._points.append((at, value))
-        if len(self._points) >= KEPT:
+        if len(self._points) >= READINGS_KEPT:
             self._points = self._points[::2]
             self._apart = (self._points[-1][0] - self._points[0][0]) / len(self._points)
 
-    def trend(self, since: float, until: float, least: int = LEAST) -> Trend | None:
+    def trend(self, since: float, until: float, least: int = MIN_READINGS) -> Trend | None:
         """Return the trend of the readings from `since` to `until` (s), None with fewer than `least` in a half of them.
 
         The slope is that of the later half; the interval holds that of the whole as well, so that a curve that levels

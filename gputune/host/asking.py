@@ -13,7 +13,7 @@ from pathlib import Path
 from gputune.core.sample import Stack
 
 ASK, TOLD = ".ask", ".told"
-MOST = 1 << 22  # bytes of an answer that are read: sixty stacks of 250 frames
+ANSWER_B = 1 << 22  # bytes of an answer that are read: sixty stacks of 250 frames
 CREATING = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -54,7 +54,7 @@ class GuestQuery:
             return ""
         try:
             whole = stat.S_ISREG(os.fstat(file).st_mode)
-            said = os.read(file, MOST) if whole else b""
+            said = os.read(file, ANSWER_B) if whole else b""
         finally:
             os.close(file)
         with contextlib.suppress(OSError):

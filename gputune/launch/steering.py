@@ -15,7 +15,6 @@ from gputune.core.sample import Json
 
 SIZE = 4096
 HEADER = struct.Struct("<QII")  # number of the order, length of its text, CRC-32 of number, length and text
-VARIABLE = "GPUTUNE_STEER"
 FILE = "steer"  # its name, in the folder of a watch's rings
 
 

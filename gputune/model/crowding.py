@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gputune.core.figures import TINY, mean
-from gputune.core.finding import MOST, Speedup
+from gputune.core.finding import MOST_TIMES, Speedup
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, Outlook, Setting
@@ -147,5 +147,5 @@ def _gain(teams: Sequence[Process], fits: int, queued: float, each_cpu: float) -
     faster = fits / max(TINY, threads * pace)
     stepping = min(1.0, sum(p.ledger.get("step", 0.0) / p.loop for p in teams) / len(teams))
     least = (1 - 2 * ERROR) / (1 - stepping + stepping / max(1.0, faster))
-    low = min(MOST, max(UNTANGLED, min(least, each_cpu)))
-    return Speedup(low=low, likely=max(low, ELSEWHERE), high=MOST, at_least=True)
+    low = min(MOST_TIMES, max(UNTANGLED, min(least, each_cpu)))
+    return Speedup(low=low, likely=max(low, ELSEWHERE), high=MOST_TIMES, at_least=True)

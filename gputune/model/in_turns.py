@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gputune.core.figures import NORMAL, TINY, deviation_of_mean, mean
-from gputune.core.finding import ERROR, MOST, Speedup
+from gputune.core.finding import ERROR, MOST_TIMES, Speedup
 from gputune.model.minimum_samples import LEAST_SAMPLED
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def without_workers(outlook: "Outlook") -> Speedup | None:
 
     def gain(seconds: float) -> float:
         left = outlook.whole - (usual - seconds * crowd - outlook.picking) * rounds - starts
-        return min(MOST, outlook.whole / max(TINY, left))
+        return min(MOST_TIMES, outlook.whole / max(TINY, left))
 
     error = NORMAL * math.hypot(deviation_of_mean(alone.makings), deviation_of_mean(alone.steps))
     least = gain(min(making, outlook.making) + stepping + error) / (1 + ERROR + outlook.unsure)
-    return Speedup(low=least, likely=least, high=MOST, at_least=True)
+    return Speedup(low=least, likely=least, high=MOST_TIMES, at_least=True)

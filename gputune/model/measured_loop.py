@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gputune.core.figures import NORMAL, TINY, deviation_of_mean, mean
-from gputune.core.finding import MOST, Speedup
+from gputune.core.finding import MOST_TIMES, Speedup
 from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.model.batch_handoff import hand_over_of
 from gputune.model.concurrency import together
@@ -231,7 +231,7 @@ class MeasuredLoop:
 
         def gain(each: float) -> float:
             spared = max(0.0, 1 - each / usual) * waiting + sum(e.first_wait for e in self.loader.epochs)
-            return min(MOST, self.whole / max(TINY, self.whole - spared))
+            return min(MOST_TIMES, self.whole / max(TINY, self.whole - spared))
 
         return Speedup(low=gain(ready + error), likely=gain(ready), high=gain(max(TINY, ready - error)))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from gputune.core.figures import NORMAL, TINY, mean
-from gputune.core.finding import ERROR, LEAST, MOST, Speedup, interval
+from gputune.core.finding import ERROR, LEAST_TIMES, MOST_TIMES, Speedup, interval
 from gputune.features import Epoch, Features, Loader, Process
 from gputune.features.concurrent_loaders import ALONE
 from gputune.model import shard_imbalance
@@ -23,7 +23,7 @@ from gputune.model.replay import LoopSeries, Work
 from gputune.model.round_spread import error_of_mean
 from gputune.model.workload import CROWD
 
-__all__ = ["CANDIDATES", "ERROR", "MOST", "PREFETCHES", "Setting", "foreign", "interval"]
+__all__ = ["CANDIDATES", "ERROR", "MOST_TIMES", "PREFETCHES", "Setting", "foreign", "interval"]
 
 START_S = 0.008  # s to fork one worker, when this run has started none (torch 2.13, Linux: 6 to 10 ms)
 STOP_S = 0.003  # s to end one worker, likewise
@@ -304,13 +304,13 @@ def _least(tried: dict[int, Setting], seconds: dict[int, float]) -> Setting:
     return tried[min(number for number, lasts in seconds.items() if lasts <= best * GOOD_ENOUGH)]
 
 
-def around(likely: float, width: float, unsure: float, least: float = MOST) -> Speedup:
+def around(likely: float, width: float, unsure: float, least: float = MOST_TIMES) -> Speedup:
     """Return a speed-up that may be wrong by a share `width` of it either way, and no less than `least`.
 
     And more by what is `unsure` about the pace of the run, which makes no cause less sure.
     """
-    likely = min(max(likely, LEAST), MOST)
-    low, steady = (max(LEAST, min(likely, least) / (1 + wide)) for wide in (width + unsure, width))
+    likely = min(max(likely, LEAST_TIMES), MOST_TIMES)
+    low, steady = (max(LEAST_TIMES, min(likely, least) / (1 + wide)) for wide in (width + unsure, width))
     return Speedup(low=low, likely=likely, high=likely * (1 + width + unsure), steady=steady)
 
 

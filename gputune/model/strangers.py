@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gputune.core.figures import TINY
-from gputune.core.finding import ERROR, MOST, Speedup, interval
+from gputune.core.finding import ERROR, MOST_TIMES, Speedup, interval
 from gputune.model.prediction import Outlook, Setting, within
 from gputune.model.workload import entangled, step_queued_of
 
@@ -46,5 +46,7 @@ def relieved(outlook: Outlook, setting: Setting) -> Speedup:
     cpus = [f.cpu / max(1, f.samples) for f in loader.fetches]
     quiet = min(cpus) * len(cpus) / max(TINY, sum(cpus))
     job = replace(outlook.job, fetches=tuple(replace(f, cpu=f.cpu * quiet) for f in outlook.job.fetches))
-    likely = min(MOST, max(UNTANGLED, crowded, outlook.whole / max(TINY, outlook.altered(job).loop(setting) + rest)))
-    return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST, at_least=True)
+    likely = min(
+        MOST_TIMES, max(UNTANGLED, crowded, outlook.whole / max(TINY, outlook.altered(job).loop(setting) + rest))
+    )
+    return Speedup(low=max(UNTANGLED, min(crowded, likely)), likely=likely, high=MOST_TIMES, at_least=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gputune.nodes.desk import Desk  # it imports pyarrow, which is to come lean
     from gputune.nodes.scraped import Scraped
 
-BEAT = 1.0  # s
+BEAT_S = 1.0  # s
 STUCK = 10.0  # s from a signal to the end, whatever hangs
 SERVES = "an agent serves at"  # what it says once it does: who started it may wait for that
 ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -262,10 +262,10 @@ class _Beats:
                 self._poll.register(process, select.POLLIN)
 
     def __iter__(self) -> Iterator[None]:
-        due = time.monotonic() + BEAT
+        due = time.monotonic() + BEAT_S
         while not self._over(due):
             yield
-            due = max(due + BEAT, time.monotonic())  # what was missed is not made up for
+            due = max(due + BEAT_S, time.monotonic())  # what was missed is not made up for
 
     def _over(self, due: float) -> bool:
         while True:

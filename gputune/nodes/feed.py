@@ -15,13 +15,13 @@ from pathlib import Path
 from gputune.core.errors import GputuneError
 from gputune.feeds.rows import Node, Past, RunRow, Update, harmless
 from gputune.nodes.naming import Names
-from gputune.nodes.round import BEAT, Round
+from gputune.nodes.round import ASK_S, Round
 from gputune.wire.address import Address, hostfile
 from gputune.wire.credentials import Credentials
 
 THREADS = 8  # an answer takes a millisecond, so they ask 1,000 agents a second, network allowing
 SETTLED = 4.0  # s in which an agent that is there has answered
-LOOK = 0.05  # s
+LOOK_S = 0.05  # s
 GENTLE = 0.5  # s that threads have to end
 DOUBTFUL = 16  # threads for agents that do not answer: each try may last until its deadline
 
@@ -37,7 +37,7 @@ class NodesFeed:
         addresses: Sequence[Address],
         credentials: Credentials | None,
         *,
-        beat: float = BEAT,
+        beat: float = ASK_S,
         file: Path | None = None,
     ) -> None:
         self.rounds: list[Round] = []
@@ -90,7 +90,7 @@ class NodesFeed:
         """Wait until each agent has answered once or failed, or would have: for whoever looks only once."""
         until = time.monotonic() + SETTLED
         while time.monotonic() < until and any(each.link == "waiting" for each in self.rounds):
-            time.sleep(LOOK)
+            time.sleep(LOOK_S)
 
     def seek(self, run: str, at: float | None) -> None:
         """Do nothing: rows of other nodes are of the present."""

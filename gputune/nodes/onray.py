@@ -28,7 +28,7 @@ from gputune.wire import credentials
 from gputune.wire.address import parse
 from gputune.wire.client import AgentClient
 
-BEAT = 1.0  # s between looks at which nodes live, and whether their agents answer
+LOOK_S = 1.0  # s between looks at which nodes live, and whether their agents answer
 PINGS = 16  # at once
 CONNECT = 20.0  # s for an agent to say where it listens
 GENTLE = 5.0  # s that the agents have to end
@@ -215,7 +215,7 @@ def run(address: str) -> int:
                 while True:
                     cluster.look()
                     _write(file, cluster.hosts())
-                    if select.select([wakeup], [], [], BEAT)[0]:
+                    if select.select([wakeup], [], [], LOOK_S)[0]:
                         return 0
         finally:
             cluster.close()

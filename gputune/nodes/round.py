@@ -20,8 +20,8 @@ from gputune.wire.credentials import Credentials
 from gputune.wire.keeping import RunReader
 from gputune.wire.messages import LATEST, CursorFields, News, Since
 
-BEAT = 1.0  # s between two questions, unless somebody wants them more rarely
-LATE = 5.0  # s without news after which what is known of a node is no longer shown
+ASK_S = 1.0  # s between two questions, unless somebody wants them more rarely
+NEWS_LATE_S = 5.0  # s without news after which what is known of a node is no longer shown
 SOON, LONGEST = 0.25, 2.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
 MOST_NODES = 1024  # that one agent may speak for, being a relay
 MOST_RUNS = 4096
@@ -111,7 +111,7 @@ class Round:
         ]
 
     def _failed(self, state: LinkState, why: str) -> None:
-        recent = self._heard and time.monotonic() - self._heard < LATE + max(0.0, self._beat - BEAT)
+        recent = self._heard and time.monotonic() - self._heard < NEWS_LATE_S + max(0.0, self._beat - ASK_S)
         self.link = "late" if recent and state == "down" else state
         self.why = clean(why)
         self.due = time.monotonic() + self._pause

@@ -22,7 +22,7 @@ HOST, PORT = "127.0.0.1", 7071  # beside that of an agent
 PATH = "/metrics"
 OWN = f"`--metrics {HOST}:{PORT}` is this machine's own address"
 PATIENCE = 5.0  # s for a request to come, and for an answer to go
-MOST = 8  # peers at once: a scrape takes milliseconds
+MOST_PEERS = 8  # peers at once: a scrape takes milliseconds
 PLAIN = "text/plain; charset=utf-8"
 Answer = Callable[[str], tuple[bytes, str]]  # what the peer accepts to a body and its kind
 
@@ -90,13 +90,13 @@ def _listening(wished: str, host: str, port: int) -> "_Server":
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = MOST
+    request_queue_size = MOST_PEERS
     names: frozenset[str] | set[str] = frozenset()
     answer: Answer
 
     def __init__(self, address: tuple[str, int], peer: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._turns = threading.Semaphore(MOST)
+        self._turns = threading.Semaphore(MOST_PEERS)
         super().__init__(address, peer)
 
     def process_request(self, request: Any, client_address: Any) -> None:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:  # imported by `_load`, once the library is known to be there
     from gputune.nvml import fields
 
 SLOT = 64  # bytes of shared memory: when the call began (0: none is under way), and which one it is
-BEAT = 0.2  # s; the finest that fields are due in: utilisation is new every 1/6 s at best
+BEAT_S = 0.2  # s; the finest that fields are due in: utilisation is new every 1/6 s at best
 LATER = 0.5  # s; the same for a child that is no longer young: a mean over minutes needs no more
 YOUNG = 10.0  # s
-MANY = 4  # devices; with more of them each is read less often, so that the cost stays what it is
+MANY_DEVICES = 4  # devices; with more of them each is read less often, so that the cost stays what it is
 EVENTS_BEAT = 1.0  # s between looks for Xid events
 LOST_RETRY = 10.0  # s until a failed field or device is tried again, doubled each time
 SLOWEST_RETRY = 300.0  # s
@@ -174,8 +174,8 @@ class Reader:
     @property
     def beat(self) -> float:
         """Return the seconds between two calls of `read`."""
-        beat = BEAT if self._often or time.monotonic() < self._young_until else LATER
-        return beat * max(1.0, len(self.chosen or ()) / MANY)
+        beat = BEAT_S if self._often or time.monotonic() < self._young_until else LATER
+        return beat * max(1.0, len(self.chosen or ()) / MANY_DEVICES)
 
     def read(self) -> dict[str, Any]:
         """Read what is due, and return the line for it."""
@@ -203,7 +203,7 @@ class Reader:
     def _one(self, card: "fields.DeviceFields", due: Due, at: float) -> "list[fields.Value]":
         """Read one field; a failure is said once, and tried again later where that can help."""
         self._slot.enter(label(due.field.name, card.index))
-        due.at = max(due.at + (BEAT if due.field.name in self._often else due.beat), at)
+        due.at = max(due.at + (BEAT_S if due.field.name in self._often else due.beat), at)
         nv, module = self._nv, self._fields
         try:
             values: list[fields.Value] = module.checked(due.field.read(card))

@@ -30,7 +30,7 @@ START_SAID = 2.5  # s after which a slow initialisation is said
 SKIPPED = 30.0  # s until a call that hung is tried again; doubled each time, for each attempt is a gap for all
 RESTARTS = (0.0, 1.0, 5.0, 15.0, 60.0)  # s before the next start, by how many starts gave nothing
 MOST_STUCK = 3  # processes that the kernel could not kill, after which no more are started
-KEPT = 4096  # answers kept for a subscriber that does not read
+ANSWERS_KEPT = 4096  # answers kept for a subscriber that does not read
 HUNG = "does not answer"
 MEMORY = "memory"  # the field that may be asked for more often, by its name in gputune/nvml/fields.py
 STARTING = frozenset({"initialisation", "loading of the library"})
@@ -267,7 +267,7 @@ class Subscription:
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        self._queue: deque[Answer] = deque([nvml.standing] if nvml.standing.t else [], maxlen=KEPT)
+        self._queue: deque[Answer] = deque([nvml.standing] if nvml.standing.t else [], maxlen=ANSWERS_KEPT)
         nvml.queues.append(self._queue)
 
     def read(self) -> list[Answer]:

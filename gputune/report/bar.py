@@ -8,7 +8,7 @@ from gputune.verdict.document import LedgerRow
 
 SMALLEST = 0.01  # a smaller share is counted as `other`: it would be drawn as nothing
 VISIBLE = 0.005  # what is left over is named when it rounds to a percent
-MOST = 4  # spans with a name: with `other`, one for each glyph
+MOST_SPANS = 4  # spans with a name: with `other`, one for each glyph
 GLYPHS = "█▓▒░·"  # by rank of share, so that neighbours always differ
 OTHER = "other"
 COLOURS = {
@@ -47,7 +47,7 @@ def parts(ledger: Sequence[LedgerRow], width: int) -> list[Part]:
     if total <= 0:
         return []
     shares = [(row.span, row.share / total) for row in sorted(ledger, key=lambda row: -row.share)]
-    for most in range(MOST, 0, -1):
+    for most in range(MOST_SPANS, 0, -1):
         kept = _largest(shares, most)
         whole = apportion([share for _, share in kept], 100)
         shown = [Part(span, share, n) for (span, share), n in zip(kept, whole, strict=True)]

@@ -14,7 +14,7 @@ from gputune.report.words import number, percent
 from gputune.verdict.document import DeviceTotals, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
-SHORT = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow with it
+SHORT_RUN_S = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow
 TOLD_AROUND = 0.01  # of such a run, from which on its start-up or teardown is told
 SAID = {"startup": "start-up"}  # words of the ledger that are others in a sentence
 
@@ -38,7 +38,7 @@ def facts(verdict: Verdict) -> list[str]:
 
 def left_out(verdict: Verdict) -> dict[str, float]:
     """Return the s of start-up and teardown where a bar goes without: those of a short run say little of its loop."""
-    if verdict.wall_s >= SHORT or verdict.attached is not None or verdict.loop_s <= 0:
+    if verdict.wall_s >= SHORT_RUN_S or verdict.attached is not None or verdict.loop_s <= 0:
         return {}
     return {SAID.get(row.span, row.span): row.seconds for row in verdict.ledger if row.span in AROUND_LOOP}
 

@@ -12,9 +12,9 @@ from gputune.nvml.process import MEMORY, Answer, NvmlDevice, subscribe
 
 State = Literal["starting", "there", "none"]
 SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
-LOOK = 0.02  # s between looks, where one waits for an answer
+LOOK_S = 0.02  # s between looks, where one waits for an answer
 TOLD_S = 3.0  # s for the first readings of a device: it is read five times a second
-NEAR = 0.8  # of its memory in use: from here on a card is read as often as can be, for it may be full in a second
+NEARLY_FULL = 0.8  # of its memory in use: from here on it is read as often as can be, for it may be full in a second
 ABSENT = "no answer from NVML yet"
 DRIVER = Path("/dev/nvidiactl")  # there while it is loaded
 MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}  # nvmlComputeMode_t
@@ -64,7 +64,7 @@ class SharedDevice:
     @property
     def is_nearly_full(self) -> bool:
         """Return whether its memory may end soon."""
-        return bool(self.room) and (self.used or 0.0) > NEAR * (self.room or 0.0)
+        return bool(self.room) and (self.used or 0.0) > NEARLY_FULL * (self.room or 0.0)
 
     def mark(self) -> None:
         """Begin a window."""
@@ -119,7 +119,7 @@ class SharedDevices:
         until = time.monotonic() + seconds
         while self.state == "starting" and time.monotonic() < until:
             self.poll()
-            time.sleep(LOOK)
+            time.sleep(LOOK_S)
 
     def wait(self, seconds: float) -> None:
         """Wait until there are readings of the chosen devices, or it is known that there will be none."""
@@ -129,7 +129,7 @@ class SharedDevices:
             cards = [self.all[index] for index in self._chosen if index in self.all]
             if self.state == "none" or (cards and all(card.used is not None and card.heard for card in cards)):
                 return
-            time.sleep(LOOK)
+            time.sleep(LOOK_S)
 
     def _take(self, answer: Answer) -> None:
         if answer.fatal:
@@ -179,7 +179,7 @@ class SharedDevices:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.poll()
-            time.sleep(LOOK)
+            time.sleep(LOOK_S)
         return max(allowed, key=_emptiness, default=None)
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-LEAST = 2  # CPUs in a set of one's own: with a single one, a training and its loader wait for each other
+LEAST_CPUS = 2  # CPUs in a set of one's own: with a single one, a training and its loader wait for each other
 
 
 def sets(nodes: Sequence[frozenset[int]], procs: int) -> list[frozenset[int]]:
@@ -11,7 +11,7 @@ def sets(nodes: Sequence[frozenset[int]], procs: int) -> list[frozenset[int]]:
     Processes go to the nodes in turn, and those of one node divide it; neighbours in number stay together, for they
     are often threads of one core.
     """
-    if sum(len(node) for node in nodes) < LEAST * procs:
+    if sum(len(node) for node in nodes) < LEAST_CPUS * procs:
         return []
     on: list[list[int]] = [[] for _ in nodes]
     for process in range(procs):

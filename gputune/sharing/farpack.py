@@ -19,7 +19,7 @@ from gputune.sharing.tasks import UNBUFFERED, Task
 BEAT_S = 0.5  # s between two looks
 LATE_S = 10.0  # s after which it is said that the cluster is busy
 TELL_S = 2.0  # s between two documents of a run that goes on
-LONGEST = 4096  # characters of a line that is shown
+LINE_CHARS = 4096  # characters of a line that is shown
 
 Note = Callable[[str], None]
 Show = Callable[[Sequence[RemoteTask], bool], None]  # how they are, and whether the first one is only measured
@@ -143,7 +143,7 @@ class FarPack:
         stream = sys.stderr if self._spec.as_json else sys.stdout
         for line in lines:
             label = task.label if task.job.name else str(task.slot)
-            text = f"{label} | {clean(line.decode('utf-8', 'replace'), LONGEST)}"
+            text = f"{label} | {clean(line.decode('utf-8', 'replace'), LINE_CHARS)}"
             stream.write((painted(text, task.slot) if self._spec.colour else text) + "\n")
         stream.flush()
 

@@ -8,7 +8,7 @@ from gputune.core.figures import size
 FULL = 0.97  # of the device's time: as many as it takes to fill it, and no more
 SHARES = {"device memory": 0.95, "host memory": 0.9}  # of what is free, for a number of our own choosing: needs grow
 CROWDED = 0.2  # of a process more than there are CPUs for: it costs less than a CPU that idles
-MOST = 16  # processes of our own choosing: beyond it, contexts and launches take what is gained
+MOST_PROCESSES = 16  # processes of our own choosing: beyond it, contexts and launches take what is gained
 BARE = 8 << 20  # B that any process takes
 UNLIMITED = 1 << 20  # processes: what nothing limits
 
@@ -95,6 +95,6 @@ def best(need: Need, room: Room) -> tuple[int, str]:
     first = min(found, key=lambda name: found[name], default="")
     if not first:
         return 1, ""
-    if found[first] >= MOST + 1:  # none of them is what keeps it from more
-        return MOST, f"at most {MOST} are tried"
+    if found[first] >= MOST_PROCESSES + 1:  # none of them is what keeps it from more
+        return MOST_PROCESSES, f"at most {MOST_PROCESSES} are tried"
     return max(1, int(found[first])), f"{first} is the limit"

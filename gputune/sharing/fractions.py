@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from gputune.core.figures import size
-from gputune.sharing.fitting import FULL, MOST, SHARES, Need, Probed, Room, limits
+from gputune.sharing.fitting import FULL, MOST_PROCESSES, SHARES, Need, Probed, Room, limits
 
 STEP = 1e4  # parts of a resource that Ray tells apart
 LEAST_CPU = 0.1  # that a process asks for at the least: one that nobody counts still runs somewhere
@@ -68,19 +68,21 @@ def per_card(need: Need, room: Room) -> tuple[int, str]:
     first = min(found, key=lambda name: found[name], default="")
     if not first:
         return 1, ""
-    return _at_most(found[first], f"{first} is the limit", f"at most {MOST} share a GPU")
+    return _at_most(found[first], f"{first} is the limit", f"at most {MOST_PROCESSES} share a GPU")
 
 
 def _at_most(found: float, why: str, else_why: str) -> tuple[int, str]:
     """Return so many, MOST at the most; and why, which is `else_why` where nothing else keeps it from more."""
-    return (MOST, else_why) if found >= MOST + 1 else (max(1, int(found)), why)
+    return (MOST_PROCESSES, else_why) if found >= MOST_PROCESSES + 1 else (max(1, int(found)), why)
 
 
 def best(probed: Probed, whole: Whole) -> tuple[int, str]:
     """Return how many at once should do most in the whole cluster, and why not more."""
     cards = int(whole.gpus)
     if not cards:
-        return _at_most(whole.cpus / (probed.need.cores or 1.0), "CPUs is the limit", f"at most {MOST} share its CPUs")
+        return _at_most(
+            whole.cpus / (probed.need.cores or 1.0), "CPUs is the limit", f"at most {MOST_PROCESSES} share its CPUs"
+        )
     most, why = per_card(probed.need, probed.room)
     return cards * most, ", ".join(filter(None, (why, f"{most} on each GPU")))
 

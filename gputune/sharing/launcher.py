@@ -34,7 +34,7 @@ from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import Packed, to_json
 
-BEAT = 0.1  # s between two looks, where no signal comes
+BEAT_S = 0.1  # s between two looks, where no signal comes
 PREPARE_S = 2.0  # s after the start: then there is time to load what the summary needs
 DRIVER_S = 2.0  # s in which it is found out whether there is a card at all, at the end of a run shorter than that
 ORPHANED_S = 5.0  # s that tasks get to end once the process that was started by hand is gone
@@ -96,7 +96,7 @@ class Launcher:
             self._crew.look()
             if self._course.phase == "packed" and self._crew.over:
                 return
-            self._listen(BEAT)
+            self._listen(BEAT_S)
             self._crew.reap()
             self._mind_parent()
 
@@ -149,7 +149,7 @@ class Launcher:
         until = time.monotonic() + self._spec.grace + ORPHANED_S
         while not self._crew.over and time.monotonic() < until:
             self._crew.look()
-            self._listen(BEAT)
+            self._listen(BEAT_S)
             self._crew.reap()
             self._mind_parent()
 

@@ -11,8 +11,8 @@ from gputune.sharing.progress import TaskCounts, between
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import FILE, Packed, to_json
 
-FIRST = 0.5  # s: the tasks have the machine to themselves while they start
-BEAT = 2.0  # s between two writings where nobody has come or gone
+FIRST_S = 0.5  # s: the tasks have the machine to themselves while they start
+BEAT_S = 2.0  # s between two writings where nobody has come or gone
 RECENT = 6  # beats that the recent pace is of: short enough to see a task slow down, long enough for slow batches
 
 
@@ -45,7 +45,7 @@ class ShareLiveWriter:
         self._folder = folder
         self._recent = recent
         self._make = make
-        self._due = time.monotonic() + FIRST
+        self._due = time.monotonic() + FIRST_S
         self._shape: Hashable = None
         self._paces: Mapping[int, Pace] = {}
 
@@ -57,7 +57,7 @@ class ShareLiveWriter:
             return
         self._shape = shape
         if due:
-            self._due = at + BEAT
+            self._due = at + BEAT_S
             self._paces = self._recent.look(running)
         self.put(self._make(self._paces))
 

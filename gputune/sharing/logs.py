@@ -11,8 +11,8 @@ from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.sharing.member import Member
 
-MOST = 1 << 16  # bytes read of one log at a time
-LONGEST = 4096  # characters of a line that is shown or looked through
+READ_B = 1 << 16  # bytes read of one log at a time
+LINE_CHARS = 4096  # characters of a line that is shown or looked through
 UNIT = "metric"
 COLOURS = ("36", "33", "32", "35", "34", "31")  # of the prefixes, one process after the other
 
@@ -34,12 +34,12 @@ class Log:
                 if os.fstat(file.fileno()).st_size < self._at:
                     self._at, self._part = 0, b""
                 file.seek(self._at)
-                data = file.read(MOST)
+                data = file.read(READ_B)
         except OSError:
             return []
         self._at += len(data)
         *whole, self._part = (self._part + data).replace(b"\r", b"\n").split(b"\n")
-        if len(self._part) > LONGEST:
+        if len(self._part) > LINE_CHARS:
             whole, self._part = [*whole, self._part], b""
         return [line.decode("utf-8", "replace") for line in whole if line]
 
@@ -127,7 +127,7 @@ class Logs:
 
     def _lines(self, member: Member, lines: Sequence[str]) -> None:
         for line in lines:
-            number = self._number(line[:LONGEST])
+            number = self._number(line[:LINE_CHARS])
             if number is not None:
                 self.metrics[member.task.slot].take(number)
             if self._show is not None:
@@ -142,7 +142,7 @@ class Logs:
         return found if found is not None and math.isfinite(found) else None
 
     def _prefixed(self, member: Member, line: str) -> str:
-        return f"{_label(member):>{self._width}} | {clean(line, LONGEST)}"
+        return f"{_label(member):>{self._width}} | {clean(line, LINE_CHARS)}"
 
 
 def _label(member: Member) -> str:

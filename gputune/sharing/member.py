@@ -13,7 +13,7 @@ from gputune.sharing.tasks import Task
 
 State = Literal["waiting", "running", "ended"]
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-LAST = 4096  # bytes at the end of a log that its last words are taken from
+LOG_END_B = 4096  # bytes at the end of a log that its last words are taken from
 OOM = b"out of memory"
 
 Mask = set[int | signal.Signals]
@@ -73,7 +73,7 @@ class Member:
         self.cpu = cpu
         self.peak = max(self.peak, peak)
         self.paused = False
-        if code != 0 and not self.why and OOM in tail(self.task.log, LAST).lower():
+        if code != 0 and not self.why and OOM in tail(self.task.log, LOG_END_B).lower():
             self.why = "out of memory"
 
     def send(self, number: int, *, group: bool = False) -> None:

@@ -25,7 +25,7 @@ STARTING = 10.0  # s for its start
 VOLTA = 7.0  # compute capability
 CLIENTS = 48  # of one card, Volta and later
 OLD_CLIENTS = 16  # before
-LONGEST = 80  # bytes of the folder of its sockets: their names hold 107 with what it appends
+FOLDER_B = 80  # bytes of the folder of its sockets: their names hold 107 with what it appends
 SLICED = "processes take turns on the card (time slicing)"
 
 
@@ -105,7 +105,7 @@ class Mps:
         logs = Path(folder, "mps-log")
         logs.mkdir(mode=0o700)
         pipes = Path(folder, "mps")
-        if len(os.fsencode(pipes)) > LONGEST:
+        if len(os.fsencode(pipes)) > FOLDER_B:
             import tempfile  # noqa: PLC0415 - rare, and the tasks start sooner without it
 
             pipes = Path(tempfile.mkdtemp(prefix="gputune-mps-"))

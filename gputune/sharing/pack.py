@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.launch.output import tail
-from gputune.sharing.member import LAST, Member
+from gputune.sharing.member import LOG_END_B, Member
 from gputune.sharing.mps import Mps, seen
 from gputune.sharing.pressure import MemoryPressure, Relief
 from gputune.sharing.spec import Spec
@@ -14,7 +14,7 @@ from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.window import Eyes, Window, WindowMeans
 
 SHORTEST = 2.0  # s in which it is measured whether it pays
-AGAIN = 0.98  # of a pace: what is within it counts as no loss
+NO_LOSS = 0.98  # of a pace: what is within it counts as no loss
 CLIENTS_S = 3.0  # s between looks for the tasks among the clients of MPS
 CLIENTS_MOST = 60.0  # s after which those that are not among them will not come, batches or none
 WORDS = 120  # characters of a log's last line
@@ -111,12 +111,12 @@ class Pack:
             return
         self._rates[copies] = pace.rate
         gain = pace.rate / alone.rate / len(on)
-        if pace.rate < AGAIN * self._rates.get(copies + 1, 0.0):
+        if pace.rate < NO_LOSS * self._rates.get(copies + 1, 0.0):
             for here in on_cards(self._paused()).values():
                 here[-1].resume()
             self._most, self._settled = copies + 1, True
             self._note(f"{copies} at once do less than {copies + 1}: these go on")
-        elif copies > 1 and gain < AGAIN * self._spec.min_gain:
+        elif copies > 1 and gain < NO_LOSS * self._spec.min_gain:
             self._back_out([here for here in on.values() if len(here) == copies], copies, gain)
         else:
             self._settled = True
@@ -189,7 +189,7 @@ def _newest(members: Sequence[Member]) -> Member:
 
 def last_line(member: Member) -> str:
     """Return the last words in a task's log."""
-    lines = tail(member.task.log, LAST).decode("utf-8", "replace").strip().splitlines()
+    lines = tail(member.task.log, LOG_END_B).decode("utf-8", "replace").strip().splitlines()
     return clean(lines[-1], WORDS) if lines else ""
 
 

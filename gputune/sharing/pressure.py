@@ -14,7 +14,7 @@ from gputune.sharing import host
 from gputune.sharing.cards import SharedDevice
 from gputune.sharing.spec import Guard
 
-LOOK = 0.2  # s between looks: a card that is nearly full is read as often
+LOOK_S = 0.2  # s between looks: a card that is nearly full is read as often
 BACK = 10.0  # s over which growth is seen
 GROWS = 0.005  # of a memory, within BACK
 DEVICE_FULL = 0.97  # of what a card has for processes
@@ -71,7 +71,7 @@ class MemoryPressure:
         at = time.monotonic()
         if self._guard == "off" or at < self._look_at:
             return []
-        self._look_at = at + LOOK
+        self._look_at = at + LOOK_S
         steps = [*self._on_cards(at, cards), *self._on_host(at)]
         if steps:
             self._calm_until = at + CALM

@@ -5,7 +5,7 @@ import re
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.launch.output import tail
-from gputune.sharing.member import LAST, Member
+from gputune.sharing.member import LOG_END_B, Member
 from gputune.sharing.pack import WORDS, last_line
 
 # What parsers of arguments call an option that they do not know. A value that is not good, or a `keyword argument` of
@@ -54,7 +54,7 @@ def refusing(member: Member, *flags: str) -> str:
     it, and then the failure is the task's own.
     """
     told = [_naming(flag) for flag in flags]
-    lines = [line for line in tail(member.task.log, LAST).splitlines() if not GOES_ON.search(line)]
+    lines = [line for line in tail(member.task.log, LOG_END_B).splitlines() if not GOES_ON.search(line)]
     line = next((line for line in lines if any(pattern.search(line) for pattern in told)), b"")
     return clean(line.decode("utf-8", "replace").strip(), WORDS)
 

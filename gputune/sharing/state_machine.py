@@ -327,7 +327,7 @@ class Course:
             self._note(str(one.args[0]))
             copies = 1
         self._copies = copies
-        most = min(fitting.MOST, fitting.fits(self.need, room))
+        most = min(fitting.MOST_PROCESSES, fitting.fits(self.need, room))
         split = min(most, int(room.cores)) if self._places.splits(tuple(self._crew.env)) else 0
         if self.alone is not None and 1 < split >= copies:
             self._climb = Halving(self.alone.rate, most)

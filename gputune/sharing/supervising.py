@@ -14,7 +14,7 @@ from gputune.sharing.spec import SLOT, Spec
 BACK_OFF = 1.0  # s before the first new start, doubled for each further one
 LONGEST_BACK_OFF = 60.0  # s
 LEFT_S = 5.0  # s that processes get which a task has left behind, between being asked to end and being ended
-LOOK = 0.5  # s between looks for them
+LOOK_S = 0.5  # s between looks for them
 LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 OURS_ALONE = frozenset({signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG, signal.SIGPIPE, signal.SIGALRM})
 KILLING = 2  # which Ctrl-C is one
@@ -193,7 +193,7 @@ class TaskSupervisor:
             if member.kill_at and at >= member.kill_at:
                 member.kill()
         if at >= self._look_at:
-            self._look_at = at + LOOK
+            self._look_at = at + LOOK_S
             self._sweep(at)
 
     def _sweep(self, at: float) -> None:

@@ -14,9 +14,9 @@ from gputune.sharing.progress import Progress, TaskCounts, between
 
 WARM = 5  # batches that each task makes first: caches, allocators, autotuning
 WARM_S = 1.0  # s that then pass: kernels and batches are queued ahead, and until the queues are full all look faster
-LEAST = 10  # batches of each task that say how fast it goes
+MIN_BATCHES = 10  # batches of each task that say how fast it goes
 NUMBERS = 2  # of a metric, likewise
-BEAT = 1.0  # s between two times that what it has shown is kept
+KEEP_EVERY_S = 1.0  # s between two times that what it has shown is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Window:
                 self._warm_at = at
             if self._warm_at and at - self._warm_at >= WARM_S:
                 self.begin()
-        elif time.monotonic() - self._kept_at >= BEAT:
+        elif time.monotonic() - self._kept_at >= KEEP_EVERY_S:
             self._kept_at = time.monotonic()
             pace = self.together()
             if pace is not None:
@@ -114,7 +114,7 @@ class Window:
             return False
         if self._logs.has_metric:
             return all(self._logs.metrics[m.task.slot].count >= NUMBERS for m in self.members)
-        return all(self._new(m) >= LEAST for m in self.members)
+        return all(self._new(m) >= MIN_BATCHES for m in self.members)
 
     def _new(self, member: Member) -> int:
         before, after = self._marks[member.task.slot], self._progress.count(member.task.slot)

@@ -28,7 +28,7 @@ KINDS = {
 }
 SHOWN = 3  # names of a kind
 TAIL = 1 << 20  # B of the end of such a file
-LAST = 8192  # B of the end of a log
+LOG_END_B = 8192  # B of the end of a log
 LINES = 5  # of a log that may tell why the script failed
 BY = "what the script writes in its trials through Python, torch's savers and profiler, safetensors and TensorBoard"
 BUT = "but for temporary files and caches"
@@ -132,7 +132,7 @@ def _allowed(name: str) -> str:
     return f"`--may-write {clean(shlex.quote(str(Path(name).parent)), 80)}` allows it"
 
 
-def refused(log: Path, writable: Writable, lines: int = LAST) -> Iterator[str]:
+def refused(log: Path, writable: Writable, lines: int = LOG_END_B) -> Iterator[str]:
     """Yield what the last lines of a log say was not to be changed, where that was the system by our order."""
     for line in () if writable.why else _last(log, lines):
         names: Iterable[str] = _likely(line, writable.cwd) if DENIED.search(line) else ()
@@ -181,7 +181,7 @@ def mislaid(log: Path, folder: Path) -> str:
 
 def _last(log: Path, lines: int = LINES) -> list[str]:
     """Return the last lines of a log, the last one first."""
-    return tail(log, LAST).decode("utf-8", "replace").strip().splitlines()[: -lines - 1 : -1]
+    return tail(log, LOG_END_B).decode("utf-8", "replace").strip().splitlines()[: -lines - 1 : -1]
 
 
 def _words(line: str) -> Iterator[str]:

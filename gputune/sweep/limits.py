@@ -15,7 +15,7 @@ from gputune.model.headroom import left
 from gputune.model.prediction import CANDIDATES, Outlook
 from gputune.sweep.settings import LoaderSetting
 
-ROOM = 0.8  # of what is left: trainings grow, and batches vary in size
+USABLE_SHARE = 0.8  # of what is left: trainings grow, and batches vary in size
 SPARE = 1  # workers more than the CPUs can keep running may be tried: they fill the gaps of the others
 TRIFLE = 0.01  # of the memory and of /dev/shm that is left: a queue that takes no more costs nothing
 UNKNOWN = 512 << 20  # B that a worker is believed to need where nothing was measured: an interpreter with torch
@@ -108,7 +108,7 @@ def limits(
     return Limits(
         workers=max(1, min(CANDIDATES[-1], workers)),
         batches=outlook.queued_batches() * smaller,
-        memory=None if found is None else ROOM * found[1] / machine.ranks,
+        memory=None if found is None else USABLE_SHARE * found[1] / machine.ranks,
         worker=_worker(loader, each or 0, held, machine.ranks),
         batch=batch,
         script=script,
@@ -133,7 +133,7 @@ def _idle(outlook: Outlook, beside: int) -> int:
     batch does not before Python lets its other thread run.
     """
     used = (beside * outlook.making_cpu + outlook.step_cpu) / max(1e-9, outlook.stepping)  # cores
-    return round(outlook.job.cpus) if used <= ROOM * (outlook.job.cpus - outlook.job.others) else 0
+    return round(outlook.job.cpus) if used <= USABLE_SHARE * (outlook.job.cpus - outlook.job.others) else 0
 
 
 def _worker(loader: Loader, each: int, held: int | None, ranks: int) -> int:

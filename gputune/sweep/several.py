@@ -26,7 +26,7 @@ from gputune.sweep.sweeping import SweepOptions, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table
 
 SCHEMA_VERSION = 1
-MOST = 64  # side by side: each has a thread that waits
+SIDE_BY_SIDE = 64  # side by side: each has a thread that waits
 LOOK_S = 0.5  # s between looks whether somebody has pressed Ctrl-C
 UNMEASURED = "it was ended before anything was measured"
 ALL = "sweeps"  # what the folder of several is called after
@@ -128,7 +128,7 @@ class Several:
         return _folder(None) if folder.resolve() == Path(folders.RUNS).resolve() else folder
 
     def _threads(self, folder: Path | None) -> list[Done]:
-        pool = ThreadPoolExecutor(min(MOST, len(self.jobs)), thread_name_prefix="gputune-sweep")
+        pool = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self.jobs)), thread_name_prefix="gputune-sweep")
         waiting: list[Future[Done]] = [pool.submit(self._done, job, folder) for job in self.jobs]
         try:
             while wait_for(waiting, timeout=LOOK_S).not_done:
@@ -192,7 +192,7 @@ def _folder(out: str | None) -> Path:
 def _own_folder(folder: Path, job: SweepJob) -> Path:
     """Return the folder of one: a new one below that of all."""
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", job.name.replace(".py", ""))[:60].strip("-.") or "sweep"
-    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 2 * MOST))
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 2 * SIDE_BY_SIDE))
     for name in names:
         try:
             (folder / name).mkdir(mode=0o700)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
-from gputune.experiment.line import LEAST
-from gputune.experiment.measured import SURE, scatter
+from gputune.experiment.line import MIN_BATCHES
+from gputune.experiment.measured import SURE_SIGMA, scatter
 from gputune.experiment.timeline import PASSES, Timeline
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import LoaderSetting
@@ -96,7 +96,7 @@ def length(profile: Profile, wanted: LoaderSetting) -> tuple[int, int]:
 
 def fewest(profile: Profile, wanted: LoaderSetting) -> int:
     """Return how many batches are timed at the least."""
-    return math.ceil(min(MOST, max(TIMED, LEAST + 2, SHORT_S / seconds(profile, wanted))))
+    return math.ceil(min(MOST, max(TIMED, MIN_BATCHES + 2, SHORT_S / seconds(profile, wanted))))
 
 
 def most(profile: Profile, wanted: LoaderSetting) -> int:
@@ -120,7 +120,7 @@ def whole(batches: int, epoch: int, passes: int = PASSES) -> int:
 
 def known(rates: Sequence[float]) -> bool:
     """Return whether the rates of the parts of a visit tell its mean."""
-    return bool(rates) and SURE * scatter(rates) <= PRECISION
+    return bool(rates) and SURE_SIGMA * scatter(rates) <= PRECISION
 
 
 def seconds(profile: Profile, wanted: LoaderSetting) -> float:

@@ -13,7 +13,7 @@ from gputune.features import Features
 from gputune.tuning.draws import Draws
 from gputune.tuning.room import Headroom
 
-BEAT = 1.0  # s between looks while nothing is read
+LOOK_S = 1.0  # s between looks while nothing is read
 
 
 class Over(Exception):  # noqa: N818 - named for what happened
@@ -54,7 +54,7 @@ class Training:
         """Wait for what is read next, a second at most, and take all that is there. Raises Over."""
         if self._over:
             raise Over
-        wait = BEAT
+        wait = LOOK_S
         while True:
             try:
                 readings = self._came.get(timeout=wait) if wait else self._came.get_nowait()

@@ -28,7 +28,7 @@ from gputune.watching.recorder.life import Life
 from gputune.watching.starting import check_html, check_json
 
 PROC = Path("/proc")
-ENOUGH = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
+LOOKED_AT_S = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
 PACE = 4.0  # s from one look to the next at first: py-spy's start, its burst of a second, and a pause
 NAMED = 3  # processes in a hint
 LISTS = "`pgrep -af python` lists those that may be meant"
@@ -115,7 +115,7 @@ def attach(wishes: WatchOptions, seconds: float | None, troubles: Sequence[str] 
     if short:
         say(f"gputune: {short}\n")  # now, while it can be mended
     started = Started(pid, now())
-    leave = Leave(pid, ENOUGH if seconds is None else seconds)
+    leave = Leave(pid, LOOKED_AT_S if seconds is None else seconds)
     Life(run, started, leave, resumed=False).live()
     return 0
 

@@ -27,7 +27,7 @@ from gputune.launch.run import WatchedRun, WatchOptions, restored
 
 CODE = "from gputune.watching.beside import main; main()"
 LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
-MOST = 256 << 20  # B of a recording that are handed over
+RECORDING_B = 256 << 20  # B of a recording that are handed over
 END_S = 20.0  # s that a recorder gets to say what it has found
 
 
@@ -101,7 +101,7 @@ class RecorderActor:
             return None
         folder = Path(self._base.name, str(number))
         files = sorted(file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
-        if sum(file.stat().st_size for file in files) > MOST:
+        if sum(file.stat().st_size for file in files) > RECORDING_B:
             files = [folder / FINDINGS]
         return {str(file.relative_to(folder)): _read(file) for file in files}
 

@@ -13,7 +13,7 @@ PORT = 7070  # where a screen looks, and an agent listens, when only a host is n
 UNIX = "unix:"
 RACK = "rack="  # in a line of a host file
 LONGEST_SOCKET = 100  # bytes that the path of a Unix socket may have; the kernel takes 107
-MOST = 10_000  # nodes in one list
+MOST_NODES = 10_000  # nodes in one list
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]{0,251}[A-Za-z0-9_])?\.?")
 HINT = "like `m9`, `m9:7070` or `unix:/run/user/1000/gputune/agent.sock`"
 
@@ -94,8 +94,8 @@ def _distinct(addresses: Iterable[Address]) -> list[Address]:
             raise BadUsage(says, hint="give one of them another name: `m9b=m9:7071`")
     if not found:
         raise BadUsage("no node was named", hint="like `--nodes m8,m9:7070`")
-    if len(found) > MOST:
-        raise BadUsage(f"{len(found)} nodes are more than {MOST}", hint="see docs/scale.md")
+    if len(found) > MOST_NODES:
+        raise BadUsage(f"{len(found)} nodes are more than {MOST_NODES}", hint="see docs/scale.md")
     return list(found.values())
 
 

@@ -30,7 +30,7 @@ from gputune.wire.messages import LINK_ALPN
 SERVER, CLIENT, NODES = "server", "client", "nodes"
 TOKENS = 2  # lines of a node's file of tokens, at the most
 LEAST_TOKEN = 16  # characters; those made here have 43
-LARGEST = 1 << 18  # B of any of these files
+FILE_B = 1 << 18  # B of any of these files
 _NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9\-]{0,62}){0,9}")
 
 
@@ -216,7 +216,7 @@ def is_name(name: str) -> bool:
 def _read(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
-            return opened.read(LARGEST)
+            return opened.read(FILE_B)
     except OSError as error:
         raise NoCredentials(f"`{clean(str(file))}` cannot be read: {error.strerror}") from None
 

@@ -22,7 +22,7 @@ from gputune.core.hygiene import clean
 from gputune.wire import link_rate
 from gputune.wire.messages import LINK_ALPN
 
-MOST = 64  # connections at once; each has a thread, and a screen needs one
+MOST_CONNECTIONS = 64  # connections at once; each has a thread, and a screen needs one
 MOST_OF_ONE = 16  # of them from one address, so that nobody can take them all from there
 HANDSHAKE = 5.0  # s for it, from a peer that may never speak
 STUCK = 10.0  # s that a peer may take no byte of what it has asked for
@@ -85,7 +85,7 @@ class Door:
 
     def _admit(self, address: str) -> bool:
         with self._lock:
-            if self._of.total() >= MOST or self._of[address] >= MOST_OF_ONE:
+            if self._of.total() >= MOST_CONNECTIONS or self._of[address] >= MOST_OF_ONE:
                 return False
             self._of[address] += 1
             return True
@@ -204,7 +204,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=MOST)
+        return socket.create_server(address[:2], family=family, backlog=MOST_CONNECTIONS)
     except socket.gaierror as error:
         says = f"`{clean(host)}` does not resolve: {clean(error.strerror or str(error))}"
         raise BadUsage(says, hint="like `--listen 0.0.0.0:7070`") from None

@@ -18,9 +18,9 @@ from gputune.wire.client import AgentClient, AgentFailed, Pulled
 from gputune.wire.credentials import Credentials
 from gputune.wire.messages import MACHINE, CursorFields
 
-BEAT = 1.0  # s
-AGAIN = 0.5  # s to the next try after a failure, twice as long each time ...
-LONGEST = 1.0  # ... up to that: a node that is back is heard of within 5 s
+ASK_S = 1.0  # s
+RETRY_S = 0.5  # s to the next try after a failure, twice as long each time ...
+SLOWEST_RETRY_S = 1.0  # ... up to that: a node that is back is heard of within 5 s
 AT_A_TIME = 512  # answers in a row of a node that has much to tell, before somebody asks whether we should end
 UNASKED = "it was not asked yet"
 RELAY = "it is a relay, through which no samples come: name the nodes behind it"
@@ -80,7 +80,7 @@ class NodeKeeper(threading.Thread):
 
     def run(self) -> None:
         """Read on, once a second, and again soon after a failure; end where there is nothing to be had."""
-        pause = AGAIN
+        pause = RETRY_S
         while not self._over.is_set():
             began = time.monotonic()
             try:
@@ -91,10 +91,10 @@ class NodeKeeper(threading.Thread):
                     break
                 self.trouble = failed.why
                 self._over.wait(pause)
-                pause = min(LONGEST, 2 * pause)
+                pause = min(SLOWEST_RETRY_S, 2 * pause)
             else:
-                self.trouble, pause = "", AGAIN
-                self._over.wait(max(0.0, began + BEAT - time.monotonic()))
+                self.trouble, pause = "", RETRY_S
+                self._over.wait(max(0.0, began + ASK_S - time.monotonic()))
         if self._recording is not None:
             self._recording.close()
         self.reader.far.close()

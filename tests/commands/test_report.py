@@ -435,8 +435,8 @@ def test_a_watch_leaves_a_verdict_that_is_shown_as_it_was_said(gputune: Run, tmp
 
 
 def test_a_long_replay_says_on_a_terminal_how_far_it_has_come(kept: Path, monkeypatch) -> None:
-    monkeypatch.setattr(_progress, "FIRST", 0.0)
-    monkeypatch.setattr(_progress, "BEAT", 0.0)
+    monkeypatch.setattr(_progress, "SILENT_S", 0.0)
+    monkeypatch.setattr(_progress, "WORD_EVERY_S", 0.0)
     told = io.StringIO()
     monkeypatch.setattr(told, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", told)

@@ -9,7 +9,7 @@ import pytest
 from gputune.core.events import Event, Kind, Record, SpanCode
 from gputune.core.sample import Guest, Note
 from gputune.core.units import NS
-from gputune.experiment.line import BLOCKS, KEPT
+from gputune.experiment.line import BLOCKS
 from gputune.experiment.timeline import PASSES, Timeline
 from gputune.features.concurrent_loaders import Company
 
@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from queued import Loop, steady
 
 from gputune.core.events import BatchCode
+from gputune.experiment.line import BATCHES_KEPT
 
 PLACE = "train.py:9"
 
@@ -226,11 +227,11 @@ def test_processes_that_have_ended_are_waited_for_no_more() -> None:
 
 def test_the_times_of_a_long_training_find_room() -> None:
     found = timeline(0)
-    for first in range(0, 2 * KEPT, 1000):
+    for first in range(0, 2 * BATCHES_KEPT, 1000):
         found.take([batch(0, 1 + 0.001 * n) for n in range(first, first + 1000)])
-    assert found.batches(PLACE) >= 2 * KEPT
+    assert found.batches(PLACE) >= 2 * BATCHES_KEPT
     assert found.rates(PLACE, 5, found.since(PLACE, 2000))[0] == pytest.approx(8000.0)
-    assert len(found._lines[PLACE][0].ends) <= KEPT
+    assert len(found._lines[PLACE][0].ends) <= BATCHES_KEPT
 
 
 def test_whole_passes_hold_as_many_starts_wherever_the_first_one_begins() -> None:

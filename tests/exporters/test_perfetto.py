@@ -166,6 +166,6 @@ def test_more_than_one_file_holds_ends_earlier(
     job = seats(run, tmp_path)
     whole = exported(job, said)
     assert said == []
-    monkeypatch.setattr(perfetto, "LARGEST", 1000)
+    monkeypatch.setattr(perfetto, "FILE_B", 1000)
     assert 0 < len(exported(job, said)) < len(whole)
     assert "the trace ends at" in said[0]

@@ -99,7 +99,7 @@ def test_a_node_is_in_the_jobs_of_its_live_runs(recorded: Make) -> None:
 def test_another_run_in_the_place_of_one_that_is_gone_is_a_run_of_its_own(
     recorded: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "LOOK", 0.0)
+    monkeypatch.setattr(local, "LOOK_S", 0.0)
     first, folder = recorded(4)
     feed = LocalFeed("here", find=lambda: [folder] if folder.is_dir() else [])
     try:

@@ -48,7 +48,7 @@ def test_strangers_are_told_of_when_they_use_cpus(tmp_path: Path, clock: list[fl
     process(tmp_path, 21, 1, "idle")
     every = Tasks(tmp_path)
     assert every.look([], {}) == ()
-    clock[0] += tasks.BEAT + 1.0
+    clock[0] += tasks.SCAN_S + 1.0
     process(tmp_path, 20, 1, "evil\x1b[2J)", used=1.5)
     (row,) = every.look([], {})
     assert (row.pid, row.name, row.role, row.cpu) == (20, "evil\\x1b[2J)", "foreign", 0.5)
@@ -60,7 +60,7 @@ def test_between_two_scans_nothing_is_read(tmp_path: Path, clock: list[float]) -
     kin = [Kin("r", 10, frozenset())]
     rows = every.look(kin, {})
     (tmp_path / "10" / "stat").unlink()
-    clock[0] += tasks.BEAT / 2
+    clock[0] += tasks.SCAN_S / 2
     assert every.look(list(kin), {}) is rows
     assert every.look([], {}) == ()  # unless a run has begun or ended
 
@@ -110,5 +110,5 @@ def test_three_thousand_processes_cost_what_those_cost_that_are_told_of(
     clock[0] += 100.0
     for pid in range(10, 3010):
         process(tmp_path, pid, 1, "x" * 15, used=50.0)
-    assert len(every.look([], {})) == tasks.MOST
-    assert sum(path.endswith("cmdline") for path in read) == tasks.MOST
+    assert len(every.look([], {})) == tasks.MOST_STRANGERS
+    assert sum(path.endswith("cmdline") for path in read) == tasks.MOST_STRANGERS

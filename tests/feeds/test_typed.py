@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from gputune.feeds.typed import LONGEST, typed
+from gputune.feeds.typed import COMMAND_CHARS, typed
 
 
 def line(*words: str) -> bytes:
@@ -46,5 +46,5 @@ def test_whatever_it_is_called_it_is_one_harmless_line() -> None:
     evil = "\x1b]52;c;eA==\x07\u202egnp\r\n\u200b" + "x" * 5000
     for words in ((evil,), ("python", evil), (evil, evil, evil), ("", "", ""), ("python", "\udcff")):
         shown = typed(line(*words))
-        assert len(shown) <= LONGEST
+        assert len(shown) <= COMMAND_CHARS
         assert not [c for c in shown if unicodedata.category(c) in {"Cc", "Cf", "Cs"}]

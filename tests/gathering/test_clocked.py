@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.core.events import Kind, Record, SegmentCode
-from gputune.gathering.clocked import LEAST, WARM_UP, Clocked
+from gputune.gathering.clocked import MIN_STEPS, WARM_UP, Clocked
 
 MS = 1_000_000
 
@@ -25,7 +25,7 @@ def part(mask: int, number: int, took: float, behind: float | None = None) -> Re
     return Record(Kind.SEGMENT, SegmentCode.HELD, 0, 0, int(took * MS), number, after, MS, mask)
 
 
-def fed(*records: Record, times: int = WARM_UP + LEAST) -> Clocked:
+def fed(*records: Record, times: int = WARM_UP + MIN_STEPS) -> Clocked:
     """Return what listened to these records of each of so many steps."""
     clocked = Clocked()
     for _ in range(times):
@@ -35,12 +35,12 @@ def fed(*records: Record, times: int = WARM_UP + LEAST) -> Clocked:
 
 
 def test_a_few_steps_tell_nothing() -> None:
-    assert fed(gap(1, 9), step(1), times=WARM_UP + LEAST - 1).told is None
+    assert fed(gap(1, 9), step(1), times=WARM_UP + MIN_STEPS - 1).told is None
 
 
 def test_the_first_steps_are_left_out_and_the_rest_are_means() -> None:
     clocked = fed(gap(100, 900), step(1, copied=50), times=WARM_UP)
-    for _ in range(LEAST):
+    for _ in range(MIN_STEPS):
         clocked.take(gap(1, 9))
         clocked.take(step(1, copied=2, read=3, stood=4))
     told = clocked.told
@@ -52,7 +52,7 @@ def test_the_first_steps_are_left_out_and_the_rest_are_means() -> None:
 
 def test_standing_for_other_devices_is_a_mean_of_all_steps_but_divided_ones() -> None:
     clocked = fed(gap(0, 10), step(1), crossed(100), times=WARM_UP)
-    for n in range(LEAST):
+    for n in range(MIN_STEPS):
         clocked.take(gap(0, 10))
         clocked.take(step(1))
         clocked.take(crossed(8, code=SegmentCode.DIVIDED if n % 4 else 0))
@@ -90,7 +90,7 @@ def test_kinds_of_steps_weigh_as_often_as_they_come_and_rare_ones_need_not_be_kn
 
 def test_steps_of_one_structure_share_their_parts_whether_or_not_each_holds_work() -> None:
     clocked = fed(gap(0, 10), step(0b110))
-    for _ in range(LEAST):
+    for _ in range(MIN_STEPS):
         clocked.take(gap(0, 10))
         clocked.take(step(0b111))
     clocked.take(part(0b110, 1, 2))

@@ -3,7 +3,7 @@
 import pytest
 
 from gputune.core.events import Kind, Record
-from gputune.gathering.device_time import KEPT, SILENT, SILENT_NS, DeviceTime, drained, elapsed
+from gputune.gathering.device_time import MOMENTS_KEPT, SILENT, SILENT_NS, DeviceTime, drained, elapsed
 
 MS = 1_000_000
 
@@ -76,9 +76,9 @@ def test_pauses_are_shorter_for_a_device_that_has_work_left() -> None:
 
 
 def test_only_so_much_is_kept() -> None:
-    found = time(*(gap(1000 + n, 10) for n in range(1, 2 * KEPT)))
-    assert len(found._moments) <= KEPT
-    assert found.at((999 + 2 * KEPT) * MS) == (1009 + 2 * KEPT) * MS
+    found = time(*(gap(1000 + n, 10) for n in range(1, 2 * MOMENTS_KEPT)))
+    assert len(found._moments) <= MOMENTS_KEPT
+    assert found.at((999 + 2 * MOMENTS_KEPT) * MS) == (1009 + 2 * MOMENTS_KEPT) * MS
 
 
 @pytest.mark.parametrize(("host", "device", "slower"), [(10.0, 10.0, 10.0), (8.0, 10.0, 10.0), (15.0, 10.0, 15.0)])

@@ -4,7 +4,7 @@ import pytest
 
 from gputune.core.events import BatchCode, FetchCode, Kind, SpanCode
 from gputune.features.concurrent_loaders import ALONE, Company
-from gputune.gathering.loader import EPOCHS, KEPT, UNFINISHED, WARM_UP
+from gputune.gathering.loader import BATCHES_KEPT, EPOCHS, UNFINISHED, WARM_UP
 
 
 def test_settings_are_kept_as_the_guest_told_them(untold) -> None:
@@ -506,11 +506,11 @@ def test_an_old_iterator_that_is_still_advanced_is_not_forgotten_for_new_ones(st
 
 def test_series_are_bounded_and_stay_beside_each_other(story) -> None:
     story.iterator()
-    story.epoch(KEPT + 50)
+    story.epoch(BATCHES_KEPT + 50)
     story.span(SpanCode.LOGGING, 5)
     story.epoch(10)
     (loader,) = story.features().processes[0].loaders
-    assert len(loader.waits) == len(loader.steps) == len(loader.pauses["logging"]) == KEPT
+    assert len(loader.waits) == len(loader.steps) == len(loader.pauses["logging"]) == BATCHES_KEPT
     assert sum(loader.pauses["logging"]) == pytest.approx(0.005)
     assert max(loader.steps) == pytest.approx(0.015)
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from gputune.features import Trend
-from gputune.gathering.trend import KEPT, AmountSeries
+from gputune.gathering.trend import READINGS_KEPT, AmountSeries
 
 
 def trend(values: list[float], since: float = 0.0) -> Trend | None:
@@ -57,4 +57,4 @@ def test_a_long_run_is_kept_thinned_and_whole() -> None:
     found = series.trend(0.0, 20_000.0)
     assert found.rate == pytest.approx(2.0)
     assert found.seconds > 19_000
-    assert len(series._points) <= KEPT
+    assert len(series._points) <= READINGS_KEPT

@@ -16,7 +16,7 @@ from gputune.model.pauses import pause_gain
 from gputune.model.prediction import (
     ERROR,
     FIRST_S,
-    MOST,
+    MOST_TIMES,
     RESET_S,
     SPAWN_S,
     START_S,
@@ -89,7 +89,7 @@ def test_no_prediction_is_absurd_whatever_was_measured(measured) -> None:
     assert 1 <= prefetch <= 16
     for each in (speedup, longer, without_waiting(mine), cheaper(mine, 0.5), relieved(mine, mine.now)):
         assert sane(each)
-        assert each.likely <= MOST
+        assert each.likely <= MOST_TIMES
 
 
 def test_the_present_settings_promise_nothing() -> None:

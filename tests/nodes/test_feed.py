@@ -148,7 +148,7 @@ def test_a_run_that_is_gone_there_is_gone_here(
 def test_an_agent_that_ends_is_late_then_down_and_back_when_it_is(
     served: Callable[..., Served], feed: Callable[..., NodesFeed], eventually: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gputune.nodes.round.LATE", 1.0)
+    monkeypatch.setattr("gputune.nodes.round.NEWS_LATE_S", 1.0)
     m8, m9 = served("m8"), served("m9")
     for each in (m8, m9):
         each.put(Node(name="x", cpu=1.0))

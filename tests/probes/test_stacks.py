@@ -165,7 +165,7 @@ def test_the_first_burst_waits_and_the_pauses_grow(machine, clock) -> None:
         training.failures = 0
         pauses.append(training.pause)
     assert pauses[:3] == [3.0, 6.0, 12.0]
-    assert pauses[-1] == stacks.LONGEST
+    assert pauses[-1] == stacks.LONGEST_PAUSE_S
 
 
 def test_where_stacks_are_all_there_is_the_first_burst_comes_at_once_and_more_follow(machine, clock) -> None:

@@ -15,7 +15,7 @@ from gputune.recording.folder import LIVE
 from gputune.tuning import reported as told
 from gputune.verdict import judging
 from gputune.watching.recorder import live
-from gputune.watching.recorder.live import DEAREST, FIRST, OLDEST, SHARE, SLOWEST, LiveWriter, differ
+from gputune.watching.recorder.live import DEAREST, FIRST_CPU_S, OLDEST, SHARE, SLOWEST, LiveWriter, differ
 
 LOADER = {"n": "loader", "id": 1, "where": "train.py:41", "num_workers": 0, "prefetch_factor": None, "batch_size": 32}
 
@@ -132,7 +132,7 @@ def test_it_costs_no_more_than_its_budget(training) -> None:
     for second in range(3000):
         training.second(wait=0.05 if second // 100 % 2 else 0.09, count=4)  # it changes all the time
     beyond = 3000 / (OLDEST - SLOWEST) * training.price  # what changes all the time is judged once a minute
-    assert training.cpu < FIRST + SHARE * 3000 + beyond
+    assert training.cpu < FIRST_CPU_S + SHARE * 3000 + beyond
     assert len(training.judged) >= 8
 
 
@@ -149,7 +149,7 @@ def test_a_verdict_that_cost_much_is_followed_by_a_longer_pause_and_not_by_none(
     for second in range(1500):
         training.second(wait=0.09 if second // 100 % 2 else 0.05)
     assert len(training.judged) >= 4
-    assert training.cpu <= FIRST + DEAREST * 1500 + 2 * training.price
+    assert training.cpu <= FIRST_CPU_S + DEAREST * 1500 + 2 * training.price
     training.price = 0.1
     for second in range(1500, 2500):
         training.second(wait=0.09 if second // 100 % 2 else 0.05)

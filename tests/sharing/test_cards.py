@@ -9,7 +9,7 @@ from simgpu import Device
 from gputune.core.units import NS
 from gputune.nvml import fields
 from gputune.nvml.process import MEMORY, subscribe
-from gputune.sharing.cards import NEAR, SharedDevices
+from gputune.sharing.cards import NEARLY_FULL, SharedDevices
 
 GB = 10**9
 USED = "gpu.memory.used"
@@ -19,7 +19,7 @@ OFTEN = 0.6  # s between two readings, at most: else it is a second, and never l
 def test_a_card_that_is_nearly_full_is_read_more_often(simgpu) -> None:
     simgpu().set(memory_total=20 * GB, memory_reserved=0)
     gpu = Device()
-    gpu.alloc(round((NEAR + 0.1) * 20) * GB)
+    gpu.alloc(round((NEARLY_FULL + 0.1) * 20) * GB)
     times: list[int] = []
     with closing(SharedDevices()) as cards, closing(subscribe()) as beside:
         deadline = time.monotonic() + 60.0

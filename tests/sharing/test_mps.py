@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gputune.sharing.mps import LONGEST, PERCENTAGE, PINNED, PIPE, Mps, NoDaemon, seen
+from gputune.sharing.mps import FOLDER_B, PERCENTAGE, PINNED, PIPE, Mps, NoDaemon, seen
 
 # Answers from files beside it; `-d` makes a daemon, whose place is its pipe directory.
 CONTROL = """#!/bin/sh
@@ -77,7 +77,7 @@ def test_sockets_have_short_names(control: Path, tmp_path: Path) -> None:
     deep.mkdir()
     mps = Mps("on", 2, 9.0, str(deep), cards=("MIG-1",))
     pipes = Path(mps.environment(1.0, [1.0], None)[PIPE])
-    assert len(str(pipes)) <= LONGEST
+    assert len(str(pipes)) <= FOLDER_B
     mps.stop()
     assert not pipes.exists()
 

@@ -25,7 +25,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 def test_text_comes_when_it_is_flushed_or_is_much(terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gputune.tui.output.KEPT", 10)
+    monkeypatch.setattr("gputune.tui.output.KEPT_CHARS", 10)
     master, slave = terminal
     output = Output(slave)
     assert output.write("déjà") == 4

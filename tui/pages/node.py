@@ -10,7 +10,7 @@ from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, heat
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, harmless, line, paragraph, titled
-from gputune.tui.pages.nodes import FINE, FULL, tone
+from gputune.tui.pages.nodes import FINE, FULL_MEMORY, tone
 from gputune.tui.pages.processes import KeyOf, cards_of, ranks_of, short_list
 
 HOT = 85.0  # °C of a die: from there on products slow themselves down
@@ -83,7 +83,7 @@ def device_line(device: DeviceRow, name: int, wide: int, look: Canvas) -> Line:
         (bar(device.busy, wide, plain=look.plain), "busy"),
         (words.percent(device.busy).rjust(5) + " ", tone(device.busy)),
         (bar(filled, 6, plain=look.plain), "memory"),
-        (fit(f" {words.size(used)}/{words.size(total)}", 15), "warn" if (filled or 0) >= FULL else ""),
+        (fit(f" {words.size(used)}/{words.size(total)}", 15), "warn" if (filled or 0) >= FULL_MEMORY else ""),
         (fit(power, 10, ">") + " ", "warn" if device.held else ""),
         (fit(words.degrees(device.temperature), 6, ">") + " ", "bad" if hot else ""),
         (fit(words.hertz(device.clock), 8, ">"), ""),
@@ -125,7 +125,7 @@ def _memory(node: Node, look: Canvas) -> Line:
     return line(
         ("  memory  ", "label"),
         (bar(share, 16, plain=look.plain), "memory"),
-        (f" {words.size(used)} of {words.size(total)}", "warn" if (share or 0) >= FULL else ""),
+        (f" {words.size(used)} of {words.size(total)}", "warn" if (share or 0) >= FULL_MEMORY else ""),
         (shm, "dim"),
     )
 

@@ -23,7 +23,7 @@ PLAIN_MARKS = {"local": "+", "up": "+", "recorded": "o", "waiting": "?", "late":
 FINE = frozenset({"local", "up", "recorded"})
 IDLE, BUSY = 0.5, 0.8  # of a device: below the first it is worth a look, from the second on it is well used
 WAITING = 0.1  # share of the loop in which it waits: as from there on advisors speak
-FULL = 0.95  # of memory
+FULL_MEMORY = 0.95  # of memory
 LARGE_GAIN = 1.25  # as finding.SEVERE
 
 
@@ -210,7 +210,9 @@ def _trail(_node: Node, trail: Sequence[float | None], column: NodeColumn, look:
 
 
 def _memory(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
-    return words.percent(node.filled).rjust(column.width), "warn" if (words.known(node.filled) or 0) >= FULL else ""
+    return words.percent(node.filled).rjust(column.width), "warn" if (
+        words.known(node.filled) or 0
+    ) >= FULL_MEMORY else ""
 
 
 def _power(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:

@@ -13,7 +13,7 @@ TWO = 150  # columns from which on devices and host stand side by side
 HIGH = 40  # lines from which on all curves are shown unasked
 REST = 26  # lines of a node's page beside its curves, about
 HIGHEST = 4  # lines of a curve
-FEW = 4  # devices of which a small screen shows how busy they were
+FEW_DEVICES = 4  # devices of which a small screen shows how busy they were
 NAME, AXIS, VALUE = 14, 9, 9  # cells beside a curve
 GAPS = 3  # that are named
 TICKS, TICK = 4, 20  # stretches of the axis at the most, and cells of one at the least
@@ -95,7 +95,7 @@ def _shown(curves: Sequence[Curve], *, whole: bool) -> tuple[list[Curve], list[C
     devices = [curve for curve in known if KINDS[curve.what].device]
     host = [curve for curve in known if not KINDS[curve.what].device]
     host.sort(key=lambda curve: (order.index(curve.what), list(ROLES).index(curve.whom) if curve.whom in ROLES else 0))
-    return devices if whole else devices[:FEW], host
+    return devices if whole else devices[:FEW_DEVICES], host
 
 
 def _name(curve: Curve) -> str:

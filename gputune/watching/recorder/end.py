@@ -7,7 +7,7 @@ import time
 
 from gputune.launch.link import Ended, PipeEnd, Spoken
 
-BEAT = 1.0  # s between looks at /proc, on a kernel that has no pidfd
+LOOK_S = 1.0  # s between looks at /proc, on a kernel that has no pidfd
 UNKNOWN = None  # the exit code of a command whose parent is gone: only a parent is told
 
 
@@ -52,7 +52,7 @@ class End:
         """Wait for the end, at most `longest` seconds; return whether it has come."""
         until = None if longest is None else time.monotonic() + longest
         while not self():
-            left = BEAT if until is None else min(BEAT, until - time.monotonic())
+            left = LOOK_S if until is None else min(LOOK_S, until - time.monotonic())
             if left <= 0:
                 return False
             select.select([self._events.fileno()], [], [], left)

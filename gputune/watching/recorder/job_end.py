@@ -18,7 +18,7 @@ from gputune.watching.recorder.end import End
 
 LEARNT = "features.json"
 PATIENCE = 15.0  # s for ranks that end later: a launcher ends them together, and the supervisor waits 20 s at most
-LOOK = 0.05  # s between looks at a folder
+LOOK_S = 0.05  # s between looks at a folder
 
 
 class JobWatches:
@@ -48,7 +48,7 @@ class JobWatches:
         """Wait for the others, not for ever, and return what all of them have learnt."""
         until = time.monotonic() + PATIENCE
         while self._missing() and time.monotonic() < until and not end.alone:
-            time.sleep(LOOK)
+            time.sleep(LOOK_S)
             end()
         missing = self._missing()
         self._absent = [Path(seat).name for seat in missing]

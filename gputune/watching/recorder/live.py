@@ -32,9 +32,9 @@ from gputune.verdict.living import LiveDocument
 from gputune.watching.recorder.siblings import Siblings
 
 WINDOW = 60.0  # s
-FIRST = 0.3  # s of CPU to begin with: one or two judgements, so that a verdict is there after three seconds
+FIRST_CPU_S = 0.3  # s of CPU to begin with: one or two judgements, so that a verdict is there after three seconds
 SHARE = 0.0005  # of a core, beyond that
-BEAT = 0.8  # s between two writings at the least: each time that we are asked, at first
+WRITE_EVERY_S = 0.8  # s between two writings at the least: each time that we are asked, at first
 AGE_A_BEAT = 0.5  # of its age a loop has to be older before the next writing
 EARLY = 0.1  # likewise, before anything was judged: the first verdict is not to be late
 SOON = 0.4  # s between two writings until then
@@ -44,7 +44,7 @@ OLDEST = 60.0  # s: what was concluded of a run that has changed since is no old
 DEAREST = 0.02  # of a core: ... unless that took more since the last one, as on a machine that does other things
 OLDER = 4.0  # times as old, and a loop is judged again though nothing seems new
 CHANGED = 0.05  # of the loop, or of its pace: a smaller change makes no other verdict
-KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
+MOMENTS_KEPT = 4  # earlier moments: with the pace above two lie in the last minute at the most
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class LiveWriter:
         self._spent = 0.0  # s of CPU
         self._cost = {"write": 0.0, "judge": 0.0}  # s of CPU that the last one took
         self._due = 0.0  # s of the run's age
-        self._moments: deque[tuple[float, Features]] = deque(maxlen=KEPT)
+        self._moments: deque[tuple[float, Features]] = deque(maxlen=MOMENTS_KEPT)
         self._judged: Judged | None = None
         self._written = False
         self.tuned: Tuned | None = None  # what becomes of its loader
@@ -85,7 +85,7 @@ class LiveWriter:
             return
         self._progress, self._told, self._wrote = gatherer.progress, self._state, age
         self._began = age if self._began is None else self._began
-        least, slower = (SOON, EARLY) if self._judged is None else (BEAT, AGE_A_BEAT)
+        least, slower = (SOON, EARLY) if self._judged is None else (WRITE_EVERY_S, AGE_A_BEAT)
         self._due = age + min(SLOWEST, max(least, slower * (age - self._began)))
         began, judging = time.thread_time(), 0.0
         try:
@@ -129,7 +129,7 @@ class LiveWriter:
         took = 0.0
         earlier = self._earlier(age)
         part = whole if earlier is None else window(earlier, whole)
-        if not self._moments or age - self._moments[-1][0] >= WINDOW / (KEPT - 1):
+        if not self._moments or age - self._moments[-1][0] >= WINDOW / (MOMENTS_KEPT - 1):
             self._moments.append((age, thin(whole)))
         if self._should_judge(whole, part, age):
             began = time.thread_time()
@@ -184,7 +184,7 @@ class LiveWriter:
 
     def _may(self, what: str, age: float) -> bool:
         """Return whether the budget has room for what the last one of this kind took."""
-        return self._spent + self._cost[what] <= FIRST + SHARE * age
+        return self._spent + self._cost[what] <= FIRST_CPU_S + SHARE * age
 
 
 def shape(run: Features) -> dict[str, float]:
