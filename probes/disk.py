@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
-from gputune.core.sample import Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.core.sample import NOBODY, Json, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.core.units import NS
 from gputune.host.procfs import PAGE, OpenProcFile, read_text
 
@@ -21,7 +21,6 @@ METRICS = (READ, WRITTEN, BUSY, QUEUE, REQUEST)
 SECTOR = 512  # B; the unit of these counters, whatever the disk's own is
 MOST_DISKS = 16  # disks; a storage server has hundreds, and the recording a column for each
 MS = 1_000_000  # ns
-NOBODY = -1  # whose notes are the machine's own
 SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
 MOST_PARTS = 64  # partitions of a disk, and what is made of them
 

@@ -1,6 +1,6 @@
 """How fast this job may read from storage: the limits of its control groups."""
 
-from gputune.core.sample import Metric, Note, Reading, Target, Ticks, now
+from gputune.core.sample import NOBODY, Metric, Note, Reading, Target, Ticks, now
 from gputune.core.units import NS
 from gputune.host.cgroup import ReadLimit, read_limits
 from gputune.host.procfs import read_text
@@ -9,7 +9,6 @@ METRICS: tuple[Metric, ...] = ()
 PERIOD = 2.0  # s; a job may enter its group after its start
 LATER = 5.0  # s; start-up takes long, and a training that is limited is limited at once
 AGAIN = 60.0  # s between readings of the limits of a group that has not changed: they take a millisecond
-NOBODY = -1  # whose notes are the machine's own
 
 
 def attach(target: Target) -> Ticks:

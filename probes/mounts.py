@@ -2,13 +2,12 @@
 
 from gputune.core.hygiene import mask
 from gputune.core.mounts import Mount, parse
-from gputune.core.sample import Metric, Note, Reading, Target, Ticks, Unavailable
+from gputune.core.sample import NOBODY, Metric, Note, Reading, Target, Ticks, Unavailable
 
 PERIOD = 10.0  # s; a mount stays. What is mounted while the training runs is seen a little later
 LATER = 60.0  # s
 METRICS: tuple[Metric, ...] = ()
 MOST_MOUNTS = 64  # mounts told: a host of containers has thousands, of other people
-NOBODY = -1  # the machine's own notes
 WHOLE = 1 << 20  # bytes of a mountinfo that are read
 
 

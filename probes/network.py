@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from gputune.core.sample import Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
+from gputune.core.sample import NOBODY, Metric, Note, Reading, Sample, Target, Ticks, Unavailable, now
 from gputune.host.procfs import OpenProcFile, read_text
 
 PERIOD = 1.0  # s
@@ -20,7 +20,6 @@ BEFORE = b" \n"  # what stands before an interface's name
 ROW_B = 400  # B; of a row: sixteen numbers of 20 digits, and a name
 LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
 LOST = (2, 3, 10, 11)  # columns of an interface's row: errors and drops, received and sent
-NOBODY = -1  # whose notes are the machine's own
 MEGABIT, GIGABIT = 1e6 / 8, 1e9 / 8  # B/s: the units of `speed` and of `rate` in /sys
 
 

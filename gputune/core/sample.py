@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from gputune.core.events import Event
 
+NOBODY = -1  # in the place of a process: a note of the machine
 LOST = "cannot be read: the device is lost"  # how what lacks of a device begins that has fallen off the bus
 ATTACHED = "it ran before gputune looked at it"  # Guest.why of a process that is only looked at from outside
 Kind = Literal["gauge", "counter"]

@@ -17,6 +17,7 @@ from gputune.core.figures import standard_error
 from gputune.core.finding import Speedup
 
 DRAWS = 1000  # of the blocks: an end of an interval is known to a twelfth of a standard error then
+PRECISION = 0.03  # relative, of the mean of the batch times of a trial or a visit, with a certainty of 95 %
 SURE_SIGMA = 2.0  # standard errors to either side: 95 %
 OUTSIDE = 1 - statistics.NormalDist().cdf(SURE_SIGMA)  # share of the draws beyond either end
 

@@ -140,7 +140,7 @@ class Lost(Exception):  # noqa: N818 - named for what happened
     """The node, or the actor on it, is gone. The message says why."""
 
 
-class NotBegun(Lost):
+class ProcessNotBegun(Lost):
     """The process could not be started there; the actor lives."""
 
 
@@ -182,7 +182,7 @@ class Holder:
         except Exception as error:
             raise Lost(f"lost: {clusters.first_line(error)}") from error
         if first and told:
-            raise NotBegun(str(told))
+            raise ProcessNotBegun(str(told))
         news = Heard() if first else msgspec.json.decode(told, type=Heard)
         self._at += len(news.log)
         return news

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gputune.experiment.measured import SURE_SIGMA
+
 HALVING: Final = 2  # of so many that came to a rung one goes on
 # part of a trial at which a rung is, to how far behind the best (relative) is hopeless there: early rates err more
 RUNGS: Final[Mapping[float, float]] = {0.25: 0.25, 0.5: 0.12}
-SURE_SIGMA: Final = 2.0  # standard errors of a rate
 
 
 @dataclass(slots=True)

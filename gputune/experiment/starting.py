@@ -29,6 +29,7 @@ from gputune.features import Features
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.launch.output import tail
 
+NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
 ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
 SETTLED_S = 1.0  # s of batches after which its memory is looked at

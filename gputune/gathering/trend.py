@@ -2,11 +2,11 @@
 
 import math
 
+from gputune.core.figures import NORMAL
 from gputune.features import Trend
 
 READINGS_KEPT = 96  # readings; when it is full every second one goes, so that they always span the whole
 MIN_READINGS = 6  # readings below which nothing is said of a slope
-SURE = 1.96  # standard deviations: 95 % of a normal distribution
 
 
 class AmountSeries:
@@ -62,6 +62,6 @@ def _slope(points: list[tuple[float, float]]) -> tuple[float, float, float]:
     if not slopes:
         return 0.0, 0.0, 0.0
     n, pairs = len(points), len(slopes)
-    width = SURE * math.sqrt(n * (n - 1) * (2 * n + 5) / 18) / 2
+    width = NORMAL * math.sqrt(n * (n - 1) * (2 * n + 5) / 18) / 2
     low, high = max(0, math.floor(pairs / 2 - width)), min(pairs - 1, math.ceil(pairs / 2 + width))
     return slopes[pairs // 2], slopes[low], slopes[high]

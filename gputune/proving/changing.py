@@ -10,6 +10,8 @@ from gputune.core.errors import GputuneError
 from gputune.core.finding import Finding, Setting, Speedup
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.measured import PRECISION
+from gputune.experiment.timeline import WARM_UP
 from gputune.features import Features, Loader
 from gputune.proving import trials
 from gputune.proving.asked import ReplayedRun
@@ -23,10 +25,8 @@ PAIRS = 2  # to begin with
 MORE_PAIRS = 4  # where the first ones do not agree
 BATCHES = 40  # timed in a trial, where their times vary little
 UNEVEN = 400  # timed at most, where they vary much
-PRECISION = 0.03  # relative, of the mean of a trial's batch times, with a certainty of 95 %
 LEAST_S = 3.0  # s of batches: fewer tell how fast the machine was at that moment
 TIMED_S = 60.0  # s that this may take
-WARM_UP = 5  # batches until allocators, caches and autotuning have settled
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
 PREFETCH = 2  # torch's own

@@ -12,11 +12,10 @@ from gputune.core.pace import Pace
 from gputune.core.sample import Json
 from gputune.experiment.living import StartPlan
 from gputune.experiment.measured import Measured, gain, in_turn, unsteadiness
-from gputune.experiment.starting import State, start
+from gputune.experiment.starting import NOISE, State, start
 from gputune.proving.proof import ProofTrial
 
 MINOR = 0.02  # of the run: what lies in other loops need neither be waited for nor said
-NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
 LONGEST_S = 120.0  # s of training in one trial, however slow its batches are
 
 Tell = Callable[[str], None]  # progress, in words for stderr

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gputune.core.hygiene import clean
-from gputune.experiment.remote import Heard, Holder, Lost, NotBegun
+from gputune.experiment.remote import Heard, Holder, Lost, ProcessNotBegun
 from gputune.sharing.fitting import Probed
 from gputune.sharing.hosted import launched
 from gputune.sharing.spec import PROBED
@@ -64,7 +64,7 @@ class RemoteTask(Holder):
                 return self._news(self.took())
             self.check()
         except Lost as lost:
-            self.why, self.code, self.lost = clean(str(lost), 200), LOST, not isinstance(lost, NotBegun)
+            self.why, self.code, self.lost = clean(str(lost), 200), LOST, not isinstance(lost, ProcessNotBegun)
             return True, b""
         return False, b""
 

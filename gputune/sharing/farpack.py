@@ -12,14 +12,13 @@ from gputune.core.hygiene import clean
 from gputune.experiment.remote import CLOSE_S
 from gputune.host import clusters
 from gputune.sharing.far import RemoteTask
-from gputune.sharing.logs import painted
+from gputune.sharing.logs import LINE_CHARS, painted
 from gputune.sharing.spec import AUTO, Spec, encode
 from gputune.sharing.tasks import UNBUFFERED, Task
 
 BEAT_S = 0.5  # s between two looks
 LATE_S = 10.0  # s after which it is said that the cluster is busy
 TELL_S = 2.0  # s between two documents of a run that goes on
-LINE_CHARS = 4096  # characters of a line that is shown
 
 Note = Callable[[str], None]
 Show = Callable[[Sequence[RemoteTask], bool], None]  # how they are, and whether the first one is only measured

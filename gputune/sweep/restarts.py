@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import harmonic_mean
 
 from gputune.experiment.budget import Budget
-from gputune.experiment.starting import Start, State, too_few
+from gputune.experiment.starting import NOISE, Start, State, too_few
 from gputune.experiment.timeline import WARM_UP
 from gputune.sweep import blame
 from gputune.sweep.profile import Profile
@@ -18,7 +18,6 @@ from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 from gputune.sweep.visiting import seconds, whole
 
-NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
 PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; where they are slow, or as `--within` says
 CEILING_S = 2.0  # s of batches that cost nothing
 LEAST, MOST = 40, 2000  # batches timed

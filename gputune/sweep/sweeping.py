@@ -20,7 +20,7 @@ from gputune.experiment.budget import Budget
 from gputune.experiment.filling import filled
 from gputune.experiment.measured import gain
 from gputune.experiment.script import Script
-from gputune.experiment.starting import Cause, Start, State
+from gputune.experiment.starting import NOISE, Cause, Start, State
 from gputune.launch import folders
 from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.report.words import number
@@ -32,7 +32,7 @@ from gputune.sweep.journal import Journal, Remembering, begun, identity, last, r
 from gputune.sweep.learning import accumulated, advice
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import NoLoader, OnlyEvaluated, Profile, TooShort, elsewhere, evaluated, profile
-from gputune.sweep.restarts import NOISE, Restarts
+from gputune.sweep.restarts import Restarts
 from gputune.sweep.result import Outcomes
 from gputune.sweep.search import Found, Search, StartedBench
 from gputune.sweep.settings import LoaderSetting, setting_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
 from gputune.experiment.line import MIN_BATCHES
-from gputune.experiment.measured import SURE_SIGMA, scatter
+from gputune.experiment.measured import PRECISION, SURE_SIGMA, scatter
 from gputune.experiment.timeline import PASSES, Timeline
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import LoaderSetting
@@ -18,7 +18,6 @@ from gputune.sweep.settings import LoaderSetting
 NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
 TIMED, MOST = 24, 1000  # batches timed in a visit
-PRECISION = 0.03  # relative, of the mean of a visit, with a certainty of 95 %
 PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
 STARTING_S = 0.5  # s that a change of workers is believed to take
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60

@@ -8,10 +8,11 @@ import pytest
 
 from gputune.core.finding import Finding, Speedup
 from gputune.core.pace import Pace
+from gputune.experiment.timeline import WARM_UP
 from gputune.features import Epoch, Features, Loader, Machine, Process
 from gputune.proving import trials
 from gputune.proving.asked import ReplayedRun
-from gputune.proving.changing import BATCHES, WARM_UP, Effort, NotMade, _check, planned, prove
+from gputune.proving.changing import BATCHES, Effort, NotMade, _check, planned, prove
 from gputune.proving.trials import Trial, TrialPlan, turns
 
 LOADER = Loader(

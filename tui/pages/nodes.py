@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from gputune.core.finding import SEVERE
 from gputune.feeds.rows import Node
 from gputune.tui import words
 from gputune.tui.drawing import heat, spark
@@ -24,7 +25,6 @@ FINE = frozenset({"local", "up", "recorded"})
 IDLE, BUSY = 0.5, 0.8  # of a device: below the first it is worth a look, from the second on it is well used
 WAITING = 0.1  # share of the loop in which it waits: as from there on advisors speak
 FULL_MEMORY = 0.95  # of memory
-LARGE_GAIN = 1.25  # as finding.SEVERE
 
 
 class NodeColumn(NamedTuple):
@@ -239,7 +239,7 @@ def _finding(node: Node, _trail: Sequence[float | None], column: NodeColumn, _lo
         return " " * column.width, ""
     gain = words.times(node.gain) if (words.known(node.gain) or 0) > 1 else ""
     text = f"{gain} {node.finding}".strip()
-    return fit(text, column.width), "bad" if (words.known(node.gain) or 0) >= LARGE_GAIN else "warn"
+    return fit(text, column.width), "bad" if (words.known(node.gain) or 0) >= SEVERE else "warn"
 
 
 def tone(busy: float | None) -> str:
