@@ -189,10 +189,9 @@ def _usage(error: click.UsageError, arguments: list[str]) -> BadUsage:
     elif says.startswith("No such command") and error.ctx is not None and isinstance(error.ctx.command, click.Group):
         near = _nearest(says.partition("'")[2], error.ctx.command.list_commands(error.ctx))
         hint = f"did you mean `{path} {near}`?" if near else hint
-    elif says.startswith("Missing argument"):
-        says = says.partition(". ")[0]
-    elif isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
-        says = f"missing option `{error.param.opts[-1]}`"
+    elif isinstance(error, click.MissingParameter):
+        option = error.param if isinstance(error.param, click.Option) else None
+        says = f"missing option `{option.opts[-1]}`" if option else says.partition(". ")[0]
     elif isinstance(error, click.BadParameter) and error.ctx is not None and error.param is not None:
         says = _bad_value(error, error.ctx, error.param)
     return BadUsage(_sentence(says), hint=hint)

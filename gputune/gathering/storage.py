@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.core.events import FetchCode, Record
+from gputune.core.events import ReadsCode, Record
 from gputune.core.mounts import Mount, holding
 from gputune.core.sample import Json
 from gputune.core.units import NS
@@ -126,7 +126,7 @@ class SampledReads:
                 opening=record.a / NS,
                 asked=max(record.b, record.d) if known else None,
                 stored=record.d if known else None,
-                direct=bool(record.code & FetchCode.DIRECT),
+                direct=bool(record.code & ReadsCode.DIRECT),
                 held=lock.a / NS if lock else 0.0,
                 locked_out=lock.b / NS if lock else 0.0,
             )

@@ -27,8 +27,8 @@ class Links:
         try:
             return measure(address, known, bounded(ask.seconds))
         except OSError as error:
-            state, why = failing.why(address, known)
-            said = why if state != "down" or "does not answer" not in why else f"it broke off ({type(error).__name__})"
+            found = failing.why(address, known)
+            said = f"it broke off ({type(error).__name__})" if found == failing.SILENT else found.says
             raise NoLink(f"{address}: {said}") from None
         except NoLink as refused:
             raise NoLink(f"{address}: {refused.args[0]}") from None

@@ -15,10 +15,17 @@ from gputune.wire.address import Address
 from gputune.wire.credentials import Credentials
 
 ROOT = 0
+# What a certificate is not believed for, and OpenSSL's X509_V_ERR_ codes (x509_vfy.h) that say so.
+UNBELIEVED = {
+    "its certificate is for another name": {62, 64},  # of a host, of an address
+    "its certificate is not valid at this time": {9, 10},  # not yet, no more
+    # No issuer is known, a signature that does not fit, signed by itself, or by another of the same name.
+    "its certificate was signed by another authority": {2, 7, 18, 19, 20, 21, 29, 30, 31},
+}
 PATIENCE = 1.0  # s for each step
 GLIMPSE = 0.5  # s in which an agent that dislikes our certificate says so: TLS 1.3 tells it after the handshake
 
-State = Literal["down", "refused", "foreign"]  # of scene.LinkState
+State = Literal["down", "refused", "foreign"]  # of rows.LinkState
 
 
 class Why(NamedTuple):
@@ -28,6 +35,7 @@ class Why(NamedTuple):
     says: str
 
 
+SILENT = Why("down", "its agent does not answer")
 HUNG_UP = Why("down", "it hung up: too many connections, or no agent")
 
 
@@ -68,7 +76,7 @@ def _unix(path: str) -> Why:
             return Why("down", "the agent has ended: nobody listens on its socket")
         except PermissionError:
             return Why("refused", "its socket belongs to another user")
-    return Why("down", "its agent does not answer")
+    return SILENT
 
 
 def _tcp(address: Address, credentials: Credentials | None) -> Why:
@@ -111,25 +119,19 @@ def _after(tls: ssl.SSLSocket) -> Why:
     tls.settimeout(GLIMPSE)
     try:
         if tls.recv(1):
-            return Why("down", "its agent does not answer")
+            return SILENT
     except ssl.SSLError as error:
         if "CERTIFICATE" in (error.reason or "").upper():
             return Why("refused", "it wants a certificate that its own authority has signed")
         return Why("refused", f"it hung up after the handshake ({_words(error)})")
     except TimeoutError:
-        return Why("down", "its agent does not answer")
+        return SILENT
     return Why("refused", "it hung up after the handshake")
 
 
 def _certificate(error: ssl.SSLCertVerificationError) -> Why:
-    said = error.verify_message or ""
-    if "match" in said or "not valid for" in said:
-        return Why("refused", "its certificate is for another name")
-    if "expired" in said or "not yet valid" in said:
-        return Why("refused", "its certificate is not valid at this time")
-    if "self" in said or "issuer" in said or "signature" in said or "authority" in said:
-        return Why("refused", "its certificate was signed by another authority")
-    return Why("refused", f"its certificate is not believed ({clean(said)})")
+    says = next((says for says, codes in UNBELIEVED.items() if error.verify_code in codes), "")
+    return Why("refused", says or f"its certificate is not believed ({clean(error.verify_message or '')})")
 
 
 def _words(error: ssl.SSLError) -> str:

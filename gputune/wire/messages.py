@@ -53,7 +53,7 @@ class Since(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """What is new on a node's own screen: `update` is a scene.Update, encoded. `whole`: it is all that there is.
+    """What is new on a node's own screen: `update` is a rows.Update, encoded. `whole`: it is all that there is.
 
     `relay`: it speaks for other nodes, and its rows have their names.
     """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import FetchCode, Kind
+from gputune.core.events import FetchCode, Kind, ReadsCode
 from gputune.core.mounts import Mount
 from gputune.core.sample import Note
 from gputune.features import Filing, Variety
@@ -22,7 +22,7 @@ def read(story, *, asked: int, stored: int, opens: int = 4, took: float = 10, co
 def test_a_sampled_batch_tells_what_it_opened_and_read(story) -> None:
     story.iterator()
     read(story, asked=4000, stored=1000)
-    read(story, asked=4000, stored=9000, opens=0, code=FetchCode.INLINE | FetchCode.DIRECT)
+    read(story, asked=4000, stored=9000, opens=0, code=FetchCode.INLINE | ReadsCode.DIRECT)
     first, second = story.features().processes[0].loaders[0].reads
     assert (first.opens, first.opening, first.samples, first.asked, first.stored) == (4, 0.002, 8, 4000, 1000)
     assert (first.wall, first.direct) == (0.010, False)

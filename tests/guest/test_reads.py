@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gputune.core.events import FetchCode, Kind, Record
+from gputune.core.events import FetchCode, Kind, ReadsCode, Record
 
 GUEST = Path(__file__).resolve().parents[2] / "probes" / "guest"
 HEAD = """
@@ -112,7 +112,7 @@ def test_reading_past_the_page_cache_is_told(lightly: Callable[..., Any], tmp_pa
     except OSError as reason:
         pytest.skip(f"no O_DIRECT on the file system of {tmp_path}: {reason.strerror}")
     run = lightly(loop("os.close(os.open(name, os.O_RDONLY | os.O_DIRECT))")).healthy()
-    assert {r.code for r in reads(run)} == {FetchCode.INLINE | FetchCode.DIRECT}
+    assert {r.code for r in reads(run)} == {FetchCode.INLINE | ReadsCode.DIRECT}
 
 
 def test_what_fails_in_a_sampled_batch_fails_as_ever_and_leaves_nothing_behind(lightly: Callable[..., Any]) -> None:
