@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.core.finding import NO_CHANGE, Finding, Speedup
+from gputune.core.finding import NO_CHANGE, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features, Machine
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import ERROR, Outlook, foreign, outlooks
@@ -29,7 +29,6 @@ from gputune.model.strangers import alone
 from gputune.model.workload import CROWD, step_queued_of
 
 WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
-WORTH = 1.05  # what the end of the others must promise to be told as a gain
 FULL = 0.95  # of the CPUs in use: nobody finds one that is free
 MANY = 0.5  # cores used by others that are worth a word where they cost nothing that is known
 NAMED = 3  # neighbours in the sentence
@@ -42,7 +41,7 @@ def advise(run: Features) -> Iterator[Finding]:
         return
     found = list(_slowed(run))
     yield from found
-    if all(f.speedup.sure < WORTH for f in found):
+    if all(f.speedup.sure < WORTH_SAYING for f in found):
         yield from _full(run)
 
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features, Loader
 from gputune.model.ceiling import with_ceiling
 from gputune.model.crowding import WORTH, Narrower, for_more_workers
@@ -52,7 +52,6 @@ from gputune.verdict.effects import BEYOND_ROUNDING, of_workers
 
 CHECKLIST = ("data loading", "1.4")
 
-WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 QUIET = 0.25  # of the wait for one loader: where the others of its line are waited for no longer, they need no change
 NOTABLE = 0.2  # of a step: from here on what it waits for another loader is told
 COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time

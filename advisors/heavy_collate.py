@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator
 
 from gputune.core.figures import TINY, mean
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.batch_handoff import STACK_RATE, STACKED_S, getting_of, unhindered_of
 from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_SAMPLED
@@ -33,8 +33,6 @@ from gputune.model.replay import DELIVERY_S
 
 CHECKLIST = ("data loading",)
 
-WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
-WORTH = 1.05  # what assembly alone must promise
 SAVED = 0.75  # of the excess: what at least goes where assembly cannot be made as cheap as stacking
 LATE = 2.0  # times what one piece takes to arrive: it is worth a word
 QUICK = 0.5  # of the usual time to arrive: what it takes at best
@@ -55,7 +53,7 @@ def advise(run: Features) -> Iterator[Finding]:
         best = _delivered(outlook)
         excess, lighter, fewer, prompt = _excess(outlook), _lighter(outlook), _fewer(outlook), not _of_few(outlook)
         speedup = handed_over(outlook, Lighter(excess, best, lighter, fewer, prompt))
-        if speedup.likely >= WORTH:
+        if speedup.likely >= WORTH_SAYING:
             late = best + (1 - SAVED) * max(0.0, _delivering(outlook) - best)
             least = handed_over(
                 outlook, Lighter(SAVED * excess, late, SAVED * lighter, 1 - SAVED * (1 - fewer), prompt)

@@ -23,7 +23,7 @@ Sources: Mohan et al., "Analyzing and Mitigating Data Stalls in DNN Training", V
 from collections.abc import Iterator, Sequence
 
 from gputune.core.figures import TINY, cpus_of, mean
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.crowding import for_more_workers, for_these_workers
 from gputune.model.prediction import MOST_TIMES, Outlook, outlooks
@@ -34,9 +34,7 @@ from gputune.model.workload import CROWD, entangled, locked
 
 CHECKLIST = ("preprocessing", "2.1")
 
-WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 SATURATED = 0.75  # of the job's CPUs needed at the pace without others: above it they are the limit, save for bursts
-HELPED = 1.05  # what more workers must promise for them to be the better advice, or the end of others to be said
 COMPUTES = 0.5  # of making a batch on a CPU: from here on it is no storage that a loop with CPUs left waits for
 PARTS, NAMED = 4, 0.01  # parts of what a batch is made of that are named, and their share of it at the least
 SAVED = 0.75  # of a batch's CPU time: so much at least goes with work that is done offline, or on the device
@@ -57,18 +55,18 @@ def advise(run: Features) -> Iterator[Finding]:
         if full < SATURATED and (_fill(outlook, others, alone) or not _computes(outlook)):
             continue  # it is the others who fill the CPUs, or nobody does
         workers, _persistent, more = outlook.best_workers()
-        if workers > outlook.loader.num_workers and more.likely >= HELPED:
+        if workers > outlook.loader.num_workers and more.likely >= WORTH_SAYING:
             continue
         if for_these_workers(outlook) or for_more_workers(outlook):
             continue  # it is the step's own threads that leave workers no CPU
-        if outlook.now.workers and outlook.best_prefetch()[1].likely >= HELPED:
+        if outlook.now.workers and outlook.best_prefetch()[1].likely >= WORTH_SAYING:
             continue  # there is time to make batches in, between the bursts
         yield _finding(outlook, _why(outlook, full, others, alone), {"cpus_full": full, "cpus_others": others})
 
 
 def _fill(outlook: Outlook, others: float, alone: float) -> bool:
     """Return whether others may be in the way of who makes the batches: of the training itself only as it queues."""
-    return others >= CROWD and (outlook.now.workers > 0 or alone >= HELPED)
+    return others >= CROWD and (outlook.now.workers > 0 or alone >= WORTH_SAYING)
 
 
 def _computes(outlook: Outlook) -> bool:
@@ -84,7 +82,7 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
             "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
         )
         return f"{handing}{cpus} {are} {full:.0%} full"
-    if alone >= HELPED:
+    if alone >= WORTH_SAYING:
         return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
     return f"{cpus} {are} {min(1.0, full):.0%} full"
 

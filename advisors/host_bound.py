@@ -21,14 +21,13 @@ Sources: PyTorch blog, "Accelerating PyTorch with CUDA Graphs", 2021 (up to x5 a
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.core.finding import Finding
+from gputune.core.finding import UNUSED, Finding
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import settled
 from gputune.model.overlapping import OverlapStep, gain, lanes
 from gputune.model.workload import device_share
 
 UNDERUSED = 0.7  # busy share: above it, less than a third of a step can be won by launching faster
-UNUSED = 0.02  # busy share: below it, the job does not compute on this device
 ELSEWHERE = 0.2  # of a step waiting for data, results or copies: with more, that is the cause
 COMPUTING = 0.7  # of the rest of the step that the host computes: else it waits for something
 NOTABLE = 0.3  # of a step under torch: the device's idle time has to come from there

@@ -21,15 +21,13 @@ API", TensorFlow guide; the model is `gputune/model/replay.py`.
 
 from collections.abc import Iterator
 
-from gputune.core.finding import Finding
+from gputune.core.finding import WAITING, Finding
 from gputune.features import Features
 from gputune.model.ceiling import with_ceiling
 from gputune.model.flows import Flow, either, flows
 from gputune.model.prediction import outlooks
 
 CHECKLIST = ("data loading", "1.5")
-
-WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
 
 
 def advise(run: Features) -> Iterator[Finding]:

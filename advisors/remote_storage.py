@@ -21,7 +21,7 @@ Sources: proc_pid_mountinfo(5); "import the data first" in training platforms' g
 from collections.abc import Iterator
 
 from gputune.core.figures import size
-from gputune.core.finding import NO_CHANGE, Finding
+from gputune.core.finding import NO_CHANGE, WAITING, Finding
 from gputune.core.mounts import Mount
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
@@ -29,7 +29,6 @@ from gputune.model.storage import MIXED, Demand, data_set, demand, here, mounts,
 
 CHECKLIST = ("network wait", "1.1")
 
-WAITING = 0.05  # of the loop in next(): below it, nothing to win
 NOTABLE = 0.1  # of the time of making a batch in which it is blocked: below it the way is short enough
 
 

@@ -20,14 +20,13 @@ top, and losses where the memory's bandwidth is the limit (docs/evidence.md).
 from collections.abc import Iterator
 
 from gputune.core.figures import TINY
-from gputune.core.finding import NO_CHANGE, Finding
+from gputune.core.finding import NO_CHANGE, UNUSED, Finding
 from gputune.features import Device, Features, Machine, Process
 from gputune.model.minimum_samples import LEAST_BATCHES
 from gputune.model.workload import busy_of
 
 CHECKLIST = ("sharing",)
 
-UNUSED = 0.02  # busy share: below it, the job does not compute on this device
 ROOM = 0.9  # of the device's time and of its memory that all together may take: what is over waits or dies
 HOST = 0.8  # of the CPUs and of the free memory of the host that all together may take
 MOST = 16  # processes: beyond it, contexts and launches take what is gained

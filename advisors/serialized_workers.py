@@ -25,7 +25,7 @@ else to see what a part is worth; docs/experiments.md.
 
 from collections.abc import Iterator, Mapping
 
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features, Slope
 from gputune.model.company import Company
 from gputune.model.prediction import Outlook, outlooks
@@ -34,7 +34,6 @@ from gputune.model.turns import by_all, by_one, in_company, in_turn, side_by_sid
 
 CHECKLIST = ("data loading", "1.4")
 
-WAITING = 0.05  # of the loop in next(): below it, no loader can give back five percent
 MOSTLY = 0.5  # of making a batch: a place that is named
 MORE = 1.25  # by which twice the workers would have to help for it to be wrong
 

@@ -26,7 +26,7 @@ is `gputune/model/replay.py`.
 from collections.abc import Iterator
 
 from gputune.core.figures import mean
-from gputune.core.finding import Effect, Finding, Speedup
+from gputune.core.finding import WAITING, WORTH_SAYING, Effect, Finding, Speedup
 from gputune.features import Features
 from gputune.model.pinning import is_picture, left, rate_of, with_fewer_bytes
 from gputune.model.prediction import Outlook, outlooks
@@ -34,8 +34,6 @@ from gputune.model.remade import pinned_less
 
 CHECKLIST = ("1.6", "data loading")
 
-WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
-WORTH = 1.05  # what a lighter batch must promise
 HALF = 0.5  # of pinning: what at least goes where the workers have a copy more to make instead
 NARROW = 0.9  # of the bytes: where more are left, the types are as narrow as can be
 
@@ -50,7 +48,7 @@ def advise(run: Features) -> Iterator[Finding]:
         else:
             more = left(outlook.loader, as_bytes=False)  # pictures may be no bytes
             speedup = with_fewer_bytes(outlook, share).down_to(with_fewer_bytes(outlook, more))
-        if speedup.likely >= WORTH:
+        if speedup.likely >= WORTH_SAYING:
             yield _finding(outlook, speedup, share)
 
 

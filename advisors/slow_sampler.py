@@ -20,14 +20,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.prediction import ERROR, Outlook, interval, outlooks, unsteady
 
 CHECKLIST = ("data loading", "preprocessing")
 
-WAITING = 0.05  # of the loop: below it, there is nothing to win
-WORTH = 1.05  # what a sampler that takes no time must promise
 HALF = 0.5  # of its time: what at least goes where it cannot be drawn up ahead; and in one pass, it is none of each
 PASSES = 2  # starts that were seen behind the first, for it to be what comes with each
 
@@ -38,7 +36,7 @@ def advise(run: Features) -> Iterator[Finding]:
             yield from _at_starts(run, outlook)
             continue
         gain, half = outlook.with_picked(0.0), outlook.with_picked(HALF)
-        if gain.likely >= WORTH:
+        if gain.likely >= WORTH_SAYING:
             low, steady = (min(half.likely, end) for end in (gain.low, gain.sure))
             yield _finding(outlook, replace(gain, low=low, steady=steady))
 

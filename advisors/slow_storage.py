@@ -23,14 +23,13 @@ Sources: the kernel's Documentation/admin-guide/iostats.rst and accounting/psi.r
 from collections.abc import Iterator
 
 from gputune.core.figures import size
-from gputune.core.finding import Finding
+from gputune.core.finding import WAITING, Finding
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.storage import ROOM, Demand, cached, data_set, demand, of_disks, returns
 
 CHECKLIST = ("data loading", "1.2")
 
-WAITING = 0.05  # of the loop in next(): below it, nothing to win
 NOTABLE = 0.1  # of the time of making a batch in which it waits for storage: below it storage is not what holds it up
 
 

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from gputune.core.events import STOPPING
 from gputune.core.figures import TINY, mean, wilson
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import UNUSED, Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
 from gputune.model.enlarging import Turn, copies, made, turn
 from gputune.model.headroom import times_fit, used_at_most
@@ -35,7 +35,6 @@ from gputune.model.workload import device_share
 CHECKLIST = ("1.7",)
 
 UNDERUSED = 0.7  # busy share: above it, a larger batch buys less than a tenth
-UNUSED = 0.02  # busy share: below it, the job does not compute on this device, or a display server alone does
 OVERHEAD = 0.3  # of the loop in steps while the device idles: UNDERUSED, said of the loop
 ROOM = 0.8  # of the memory to be used at most, a margin for fragmentation and longer samples
 MOST = 16  # times the batch: beyond it, learning changes too much to advise it from here

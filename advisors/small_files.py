@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.core.figures import size
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.replay import LoopSeries
@@ -30,7 +30,6 @@ from gputune.model.storage import Demand, demand
 
 CHECKLIST = ("data loading", "1.3")
 
-WAITING = 0.05  # of the loop in next(): below it, no loader setting can give back five percent
 OPENS = 0.5  # files a sample: fewer are packs already
 SMALL = 1 << 20  # B a file: reading a megabyte takes tens of times as long as opening it
 MOST, AT_MOST = 0.85, 0.95  # of the time in which a batch is made: samples are still read, decoded and put together

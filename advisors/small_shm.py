@@ -22,13 +22,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.core.figures import size
-from gputune.core.finding import NO_CHANGE, Effect, Finding, Setting
+from gputune.core.finding import NO_CHANGE, WAITING, Effect, Finding, Setting
 from gputune.features import Features, Loader, Machine
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.replay import TYPICAL_PREFETCH
 from gputune.verdict.effects import of_workers
 
-WAITING = 0.05  # of the loop in next(): below it, more workers are of no use
 FULL = 0.95  # of what was free: batches of one loader differ by some percent
 SPARE = 0.8  # of what was free that the advice is to use
 

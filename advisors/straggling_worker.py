@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WAITING, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.ceiling import with_ceiling
 from gputune.model.prediction import Outlook, outlooks
@@ -33,8 +33,6 @@ from gputune.model.shard_imbalance import slow_worker
 
 CHECKLIST = ("data loading",)
 
-WAITING = 0.05  # of the loop in next(): below it, there is nothing to win
-WORTH = 1.05  # what another order must promise
 SLOW = 3.0  # times the median: a batch so slow is no ordinary variation
 SINCE = (2, 6)  # the torch that has in_order
 
@@ -47,9 +45,9 @@ def advise(run: Features) -> Iterator[Finding]:
         if not any(count > 0 for count in loader.early):  # nothing was ever held up behind another batch
             continue
         loose, shared = outlook.out_of_order(), outlook.shared_out()
-        if shared is not None and shared.likely > max(WORTH, loose.likely):
+        if shared is not None and shared.likely > max(WORTH_SAYING, loose.likely):
             yield _shared(_finding(outlook, shared))
-        elif loose.likely >= WORTH:
+        elif loose.likely >= WORTH_SAYING:
             yield with_ceiling(outlook, _finding(outlook, loose))
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gputune.core.figures import mean
-from gputune.core.finding import NO_CHANGE, Finding, Speedup
+from gputune.core.finding import NO_CHANGE, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features, Machine, Process
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import ERROR, interval
@@ -28,7 +28,6 @@ from gputune.model.rank_team import Team, job, named, team, without
 from gputune.model.workload import CROWD
 
 UNEVEN = 1.05  # the largest share over their mean: padding and a last batch are less
-WORTH = 1.05  # what equal shares must promise to be told
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -38,7 +37,7 @@ def advise(run: Features) -> Iterator[Finding]:
         return
     batches = [p.batches for p in ranks]
     gain = _of_batches(ranks) if max(batches) >= UNEVEN * mean(batches) else _of_samples(run, ranks, counts)
-    if gain is not None and gain.likely >= WORTH > gain.sure and (run.machine.others or 0.0) >= CROWD:
+    if gain is not None and gain.likely >= WORTH_SAYING > gain.sure and (run.machine.others or 0.0) >= CROWD:
         yield _unpromised(_finding(ranks, counts, gain), run.machine)
     elif gain is not None:
         yield _finding(ranks, counts, gain)

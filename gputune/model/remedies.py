@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gputune.core.figures import mean, size, wilson
-from gputune.core.finding import Speedup
+from gputune.core.finding import WORTH_SAYING, Speedup
 from gputune.features import SERVED, Loader
 from gputune.model.batch_handoff import STACK_RATE, STACKED_S
 from gputune.model.prediction import Outlook
@@ -16,7 +16,6 @@ from gputune.model.remade import PREPARED_S, lightened
 from gputune.model.replay import Work
 
 ENOUGH = 30  # stacks in which a batch was made: a share of a half is known to within 0.18 by then (95 %)
-WORTH = 1.05  # what a remedy must promise to be named
 MOST = 3  # remedies in a sentence
 PASSES = 3  # over the bytes of a batch that transforms make of it at once: to another type, less a mean, by a spread
 BRIEF = 0.0005  # s of the user's own code for one sample: up to here it may be calls on small arrays, not work
@@ -72,7 +71,7 @@ def remedies(outlook: Outlook) -> list[Remedy]:
 
 
 def _is_worth(remedy: Remedy) -> bool:
-    return remedy.gain.likely >= WORTH
+    return remedy.gain.likely >= WORTH_SAYING
 
 
 def _kept(outlook: Outlook) -> Iterator[Remedy]:

@@ -6,16 +6,15 @@ own copy in between (`set_epoch`, another transform) would never reach them: per
 
 from collections.abc import Mapping
 
+from gputune.core.finding import WAITING, WORTH_SAYING
 from gputune.launch.values import TRYING
 from gputune.report.words import percent
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import LoaderSetting
 from gputune.tuning.draws import Draws
-from gputune.verdict.judging import WORTH_SAYING
 
 IDENTICAL = "identical"  # the mode in which nothing may be tried that changes what is computed
 CAREFUL = (IDENTICAL, TRYING)
-WAITING = 0.05  # of the loop in next(): below it no setting can give back five percent
 
 
 def healthy(profile: Profile) -> str:

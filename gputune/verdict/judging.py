@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from gputune.core.finding import AROUND, Finding, Speedup
+from gputune.core.finding import AROUND, WORTH_SAYING, Finding, Speedup
 from gputune.core.plugins import identity, load, names
 from gputune.features import Features
 from gputune.verdict import arbitration
@@ -15,7 +15,6 @@ from gputune.verdict.document import TRIED, Settings, SpeedupRow, Tuned
 from gputune.verdict.paced import paced
 from gputune.verdict.partly import as_read, unread
 
-WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
 WORTH_TRYING = 1.15  # likely samples/s from which on a gain that is not sure is worth a try: three times what is noise
 MEASURED = "measured in this run: the best settings that were tried, and the script's own, in turn"
 Advise = Callable[[Features], Iterable[Finding]]

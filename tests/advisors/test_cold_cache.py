@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.cold_cache import advise
-from gputune.verdict.judging import WORTH_SAYING
+from gputune.core.finding import WORTH_SAYING
 
 MB = 1_000_000
 FREE = 64_000 * MB

@@ -3,9 +3,10 @@
 import pytest
 
 from gputune.advisors.frequent_checkpoint import advise
+from gputune.core.finding import WORTH_SAYING
 from gputune.features import Place
 from gputune.model.prediction import ERROR
-from gputune.verdict.judging import WORTH_SAYING, judge
+from gputune.verdict.judging import judge
 
 STEPS = (0.025, 0.025, 0.025, 0.025, 0.050)  # s; the last of five saves
 

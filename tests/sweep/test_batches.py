@@ -112,8 +112,8 @@ def test_a_size_that_cannot_be_set_is_said() -> None:
     own = setting(0, 2, pin_memory=False, persistent=False)
     with pytest.raises(SizeNotSet, match="dataset or a sampler"):
         tried(saturating, script=own)
+    why = "batch_size: its batch sampler decides: Buckets"
     with pytest.raises(SizeNotSet, match="Buckets"):
-        why = "batch_size: its batch sampler decides: Buckets"
         tried(lambda _: Start(state=State.FAILED, cause=Cause.SIZE_NOT_SET, log="", why=why))
 
 

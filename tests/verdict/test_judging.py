@@ -9,11 +9,11 @@ import pytest
 from msgspec import structs
 
 import gputune.advisors
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import WORTH_SAYING, Finding, Speedup
 from gputune.features import Features, Machine, Process
 from gputune.verdict.arbitration import CLOSE
 from gputune.verdict.document import Settings, SpeedupRow, Tuned
-from gputune.verdict.judging import WORTH_SAYING, judge, with_tried
+from gputune.verdict.judging import judge, with_tried
 
 NOTHING = Features(command=("true",), wall=0.0, machine=Machine(cpus=1, cpus_seen=1))
 
