@@ -460,7 +460,7 @@ class Gputune(App[None]):
             self._draw(anew=True)
 
     def action_next(self, by: int) -> None:
-        """Go to the next screen of nodes, node, run, finding: for what is marked, else for what comes first."""
+        """Go to the next screen in the order nodes, node, run, finding: of the marked row, else of the first one."""
         ring = self._ring()
         kinds = [view.kind for view in ring]
         here = kinds.index(self.view.kind) if self.view.kind in kinds else -1 if by > 0 else 0

@@ -22,7 +22,7 @@ class Pace:
 
 
 def pace(seconds: float, *, samples: int, batches: int, steps: int) -> Pace | None:
-    """Return the pace of what was done in so many s, by the first of these that was counted; None where none was."""
+    """Return the pace over so many s in the first of these units that was counted, None where none was."""
     for done, unit in ((samples, SAMPLES), (batches, BATCHES), (steps, STEPS)):
         if done > 0 and seconds > 0:
             return Pace(done / seconds, unit)

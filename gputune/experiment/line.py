@@ -146,5 +146,5 @@ class BatchTimes(Moments):
         return range(waited[0] + 1, waited[-1] + 1)
 
     def _took(self, among: Sequence[int]) -> int:
-        """Return the ns from the batch before each of these to it, pauses left out."""
+        """Return how many ns these batches took, each from the one before it; without pauses."""
         return sum(self.clock[n] - self.clock[n - 1] for n in among)

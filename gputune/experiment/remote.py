@@ -86,7 +86,7 @@ class Remote:
                 self._process.stdin.flush()
 
     def news(self, at: int) -> bytes:
-        """Return what is new, the log from byte `at` on. Over is what has nothing more to tell."""
+        """Return the log from byte `at` on, and what else is new. `over`: nothing more will come."""
         status = self._process.poll() if self._process is not None else 0
         piece, files = self._log(at), {name: text for name in self._files if (text := self._text(name))}
         if status is None or len(piece) == PIECE:

@@ -279,7 +279,8 @@ def outcome(live: LiveStart, where: str, fault: Fault | None = None, skip: int =
 def _ended_well(live: LiveStart, run: Features) -> bool:
     """Return whether a start that left with a status did so because its trial was over.
 
-    So its guest has it end where a thread iterates the loader, and so end ranks of whom one had its batches first.
+    Two kinds do: a script whose loader a thread iterates (its guest interrupts it), and ranks that wait for one which
+    had its batches first.
     """
     told = live.timeline
     by_thread = any(note.get("n") == "trial" and note.get("interrupted") for _, note in told.notes)

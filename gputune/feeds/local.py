@@ -138,7 +138,7 @@ class LocalFeed:
             self._refused.add(folder)
 
     def _named(self, run: OneRun) -> OneRun:
-        """Return the run with an id that no other has: folders of one name are told apart by those that they are in."""
+        """Return the run with a unique id: folders of the same name get the name of their parent folder as well."""
         taken = {each.id for each in self._runs.values() if each.folder != run.folder}
         for parent in run.folder.resolve().parents:
             if run.id not in taken:

@@ -100,7 +100,7 @@ def _typed(log: str) -> str:
 
 
 def words(document: ShareDocument, state: RunState) -> str:
-    """Return what is going on, or what they did together."""
+    """Return a sentence: what the tasks do now or, once they have ended, what they did together."""
     if document.verdict:
         return harmless(document.verdict)
     if state == "live":

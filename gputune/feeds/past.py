@@ -40,7 +40,7 @@ class _Tier:
     counts: dict[Key, list[int]] = field(default_factory=dict)
 
     def add(self, key: Key, at: float, value: float) -> None:
-        """Count a value in its point; one that is older than all of them is left out."""
+        """Add a value to the point of its time; a value older than all points is dropped."""
         number = int(at / self.step)
         if not self.count:
             self.first = number

@@ -54,7 +54,7 @@ class NoSuchRun(GputuneError):  # noqa: N818 - named for what happened
 
 
 class Hangs(GputuneError):  # noqa: N818 - as above
-    """The machine is not read any more: what is known of it is old, and must not be shown as what is."""
+    """Reading the machine hangs: what is known of it is old, and must not be shown as the present."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(

@@ -95,7 +95,7 @@ class Round:
         self._kept.read()
 
     def past(self, span: int) -> Past | None:
-        """Return how its machine went, as far as that was read; None of a relay, and where nothing was."""
+        """Return the history of its machine, as far as it was read; None for a relay, or where nothing was read."""
         return self._kept.past(self.name, span) if self._kept is not None else None
 
     def rows(self) -> list[Node]:

@@ -48,7 +48,7 @@ def _is_data(path: Path) -> bool:
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Ask the kernel to forget what it keeps of these files. What it does not forget, `resident` shows."""
+    """Ask the kernel to forget what it keeps of these files. `resident` tells how much it still keeps."""
     for path in files:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -99,7 +99,7 @@ def _timed(loader: Loader | None, finding: Finding | None) -> int:
 
 
 def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:
-    """Return both in whole epochs: what happens between two of them is counted as often as it happens."""
+    """Return both rounded up to whole epochs, so that what happens between epochs counts as often as it happens."""
     return math.ceil(skip / epoch) * epoch, max(EPOCHS, math.ceil(timed / epoch)) * epoch
 
 

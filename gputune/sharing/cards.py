@@ -195,7 +195,7 @@ def _emptiness(card: SharedDevice) -> tuple[float, int]:
 
 
 def held(card: SharedDevice, pids: Collection[int]) -> tuple[float | None, float | None]:
-    """Return (memory in B, SM share) of these processes on a device; None where the driver does not tell."""
+    """Return the memory (B) and the SM share of these processes on a device; None where the driver does not tell."""
     own = [value for pid, value in card.people.items() if pid in pids]
     if not own:
         return None, None

@@ -58,7 +58,7 @@ class FarPack:
             self._turn(free, probe=probe)
 
     def _goes_on(self, bundle: dict[str, float], free: list[int], group: Any, *, probe: bool) -> bool:
-        """Start those for whom there is a bundle; return whether any runs."""
+        """Start each task that has a free bundle; return whether any task runs."""
         for far in self._pack:
             if far.state == "waiting" and free and not self.closing:
                 far.launch(group, free.pop(0), bundle, encode(self._spec_of(far.task, probe=probe)))

@@ -67,7 +67,7 @@ class Gauge:
         return use
 
     def fresh(self, member: Member) -> TaskUse:
-        """Return what is known of a task, with what the devices last told."""
+        """Return what a task uses: its peaks, and the latest readings of the devices."""
         use = self.meet(member)
         for card in self._cards.all.values():
             use.take(card)

@@ -50,7 +50,7 @@ class ShareLiveWriter:
         self._paces: Mapping[int, Pace] = {}
 
     def look(self, running: "list[Member]", shape: Hashable) -> None:
-        """Write it anew where that is due, or where `shape`, who is in which state, is another than before."""
+        """Write the file if that is due, or if `shape` (which task is in which state) has changed."""
         at = time.monotonic()
         due = at >= self._due
         if not self._folder or not (due or (self._shape is not None and shape != self._shape)):

@@ -130,7 +130,7 @@ def _planned(task: Task) -> Planned:
 
 
 def _all(jobs: Sequence[TaskSpec], needs: Sequence[int | None], at_once: int) -> float | None:
-    """Return the B that so many at once take, as far as it was said; None where nothing was."""
+    """Return the B that the `at_once` largest tasks take together, by what was declared; None where nothing was."""
     each = [need or 0 for job, need in zip(jobs, needs, strict=True) for _ in range(max(1, job.count))]
     return float(sum(sorted(each, reverse=True)[:at_once])) if any(each) else None
 

@@ -55,7 +55,7 @@ class Broken(GputuneError):  # noqa: N818 - named for what happened
 
 
 def told(writable: Writable) -> str:
-    """Return in a sentence what of the trials' writing lies in their folder, and what does not."""
+    """Return one sentence: which files the trials wrote into their own folder, and which elsewhere."""
     folder = writable.folder
     if not _trials(folder):
         return "nothing that the script writes in its trials was kept apart: the guest was not there from the beginning"
@@ -143,7 +143,7 @@ def refused(log: Path, writable: Writable, lines: int = LOG_END_B) -> Iterator[s
 
 
 def _likely(line: str, cwd: str) -> list[str]:
-    """Return what may be names of files in a line: those in quotes, then others, of which programs name theirs last."""
+    """Return the words of a line that may name a file: those in quotes, then the others from the last one on."""
     quoted: list[str] = []
     bare: list[str] = []
     for word in _words(line):

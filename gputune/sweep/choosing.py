@@ -85,7 +85,7 @@ def _error(tally: SettingStats, other: SettingStats) -> float:
 
 
 def _trust(error: float) -> float:
-    """Return how much of what is believed of a ratio is what was measured of it; the rest is what was predicted."""
+    """Return the weight (0 to 1) of the measured ratio in the believed one; the rest is that of the predicted ratio."""
     return MODEL**2 / (MODEL**2 + error**2)
 
 

@@ -64,7 +64,7 @@ class Limits:
 
     @property
     def _taken(self) -> float:
-        """Return the B of these that are there already."""
+        """Return how many B of them are in use already."""
         own = self.script
         return self.running * (own.num_workers * self.worker + _at_once(own) * self.batch)
 

@@ -44,7 +44,7 @@ class TooSlow(GputuneError):  # noqa: N818 - as above
 
 
 class TakenApart(GputuneError):  # noqa: N818 - as above
-    """Another thread than the training's takes the batches: what lies between two of them is no step."""
+    """The batches are taken by a thread that does not train, so the time between two batches is no step."""
 
     def __init__(self, script: str, where: str) -> None:
         super().__init__(

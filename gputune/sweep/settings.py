@@ -30,7 +30,7 @@ class LoaderSetting:
         return {name: getattr(self, name) for name in NAMES}
 
     def cost(self, script: "LoaderSetting") -> tuple[int, int, bool, bool]:
-        """Return what is compared to tell which of two settings is the cheaper one.
+        """Return a sort key: the cheaper of two settings has the smaller one.
 
         Fewer workers, then less memory in queues, then less that differs from what the script has.
         """

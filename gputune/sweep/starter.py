@@ -52,11 +52,11 @@ class Starter:
         return 1
 
     def judge(self) -> Judge:
-        """Return who tells, of trials that are compared, which of them are hopeless."""
+        """Return a judge for trials that are compared: it tells which of them are hopeless (`experiment/rungs.py`)."""
         return Rungs().goes_on
 
     def apart(self) -> str:
-        """Return in a sentence what of the trials' writing was kept apart, and what was not."""
+        """Return one sentence: which writing of the trials was kept apart, and which was not."""
         return apart.told(self.writable)
 
     def missed(self, log: Path | str) -> str:

@@ -187,7 +187,7 @@ def _pings(address: Address, credentials: Credentials) -> list[float]:
 
 @contextmanager
 def _opened(address: Address, credentials: Credentials) -> Iterator[ssl.SSLSocket]:
-    """Give a connection to that agent's door. Nothing of ours, no token either, is said to who is not it."""
+    """Yield a connection to that agent's door. Its certificate is checked before anything of ours is sent to it."""
     context = ssl.create_default_context(cadata=credentials.authority.decode("ascii", "replace"))
     context.set_alpn_protocols([LINK_ALPN])
     if credentials.key:

@@ -67,7 +67,7 @@ def _end_family(run: WatchedRun, end: End) -> None:
 
 
 def _open_many() -> None:
-    """Raise our own limit of open files as far as we may; the command has been started with its own."""
+    """Raise our own limit of open files as far as allowed; the command keeps the limit it was started with."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

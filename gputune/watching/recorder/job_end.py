@@ -45,7 +45,7 @@ class JobWatches:
         return bool(taken) and Path(taken[0]).samefile(self._run.folder)
 
     def gathered(self, end: End) -> Features:
-        """Wait for the others, not for ever, and return what all of them have learnt."""
+        """Wait a while for the other watches of the job, and return what all of them have learnt."""
         until = time.monotonic() + PATIENCE
         while self._missing() and time.monotonic() < until and not end.alone:
             time.sleep(LOOK_S)
