@@ -18,7 +18,7 @@ class KeptPast:
         self.more = False
 
     def read(self) -> None:
-        """Read on. Raises Failed where the agent is gone; one that has no such recording is not."""
+        """Read on. Raises AgentFailed where the agent is gone; one that has no such recording is not."""
         try:
             for _ in range(AT_ONCE):
                 ticks, self.more = self._reader.step()

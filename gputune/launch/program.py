@@ -22,7 +22,7 @@ class NotStarted(Exception):  # noqa: N818 - it is the shell's word for it
 
 
 def start(argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set[int | signal.Signals]") -> int:
-    """Start the command with signal mask `mask` and return its pid; raise Refused when that is not possible."""
+    """Start the command with signal mask `mask` and return its pid; raise NotStarted when that is not possible."""
     path = find(argv[0], env.get("PATH", os.defpath))
     try:
         return _spawn(path, argv, env, mask)
@@ -73,7 +73,7 @@ def _become(  # noqa: PLR0913, PLR0917 - handed through
 
 
 def become(argv: "tuple[str, ...]", env: "dict[str, str]") -> None:
-    """Become the command, in this process; raise Refused when that is not possible."""
+    """Become the command, in this process; raise NotStarted when that is not possible."""
     path = find(argv[0], env.get("PATH", os.defpath))
     try:
         _execute(path, argv, env)
@@ -100,7 +100,7 @@ def _spawn(path: str, argv: "tuple[str, ...]", env: "dict[str, str]", mask: "set
 def find(name: str, path: str) -> str:
     """Return the file to execute: `name` itself if it has a slash, else the first executable in `path`.
 
-    Raises Refused.
+    Raises NotStarted.
     """
     places = [name] if "/" in name else [os.path.join(folder or ".", name) for folder in path.split(":")]
     if not name:

@@ -67,7 +67,7 @@ def between(
 ) -> Report:
     """Have `source` measure its link to `target`, and compare the exchanges of `runs` and of what both of them show.
 
-    Raises Failed where no link was measured, BadUsage where none can be, NotARun and its like for `runs`.
+    Raises AgentFailed where no link was measured, BadUsage where none can be, NotARun and its like for `runs`.
     """
     if target.path:
         says = f"`{target.name}` is reached through a Unix socket, which leads there from here alone"

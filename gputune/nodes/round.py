@@ -88,7 +88,7 @@ class Round:
             self.due = max(began + (PIECE if self._more else self._beat), time.monotonic())
 
     def _look_back(self) -> None:
-        """Read on in what the agent keeps of its machine, while somebody looks at it. Raises Failed."""
+        """Read on in what the agent keeps of its machine, while somebody looks at it. Raises AgentFailed."""
         if not self.looked_at or self._relay:
             return
         self._kept = self._kept or KeptPast(self._far)
@@ -118,7 +118,7 @@ class Round:
         self._pause = min(LONGEST, 2 * self._pause)
 
     def _take(self, news: News) -> None:
-        """Take the rows. Raises Failed where they are none."""
+        """Take the rows. Raises AgentFailed where they are none."""
         try:
             update = harmless(UPDATES.decode(news.update))
         except msgspec.DecodeError:
@@ -157,7 +157,7 @@ class Round:
         self._since = Since(until=update.until, life=news.life, parts=not update.more)
 
     def _follow(self) -> None:
-        """Read on in the samples of live runs, for their histories. Raises Failed where the agent is gone."""
+        """Read on in the samples of live runs, for their histories. Raises AgentFailed where the agent is gone."""
         live = [] if self._relay else [run for run in self.runs.values() if run.state == "live"][:MOST_FOLLOWED]
         self._followed = {run.id: self._followed.get(run.id) or self._new(run) for run in live}
         found = {run.id: self._followed[run.id].read(run) for run in live}
@@ -182,7 +182,7 @@ class _Followed:
     trace: Trace
 
     def read(self, run: RunRow) -> RunRow:
-        """Return the run with its history up to now; of a long one some more each time. Raises Failed."""
+        """Return the run with its history up to now; of a long one some more each time. Raises AgentFailed."""
         try:
             for _ in range(AT_ONCE):
                 ticks, more = self.reader.step()

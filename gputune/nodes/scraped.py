@@ -35,7 +35,7 @@ class MetricsPortTaken(GputuneError):  # noqa: N818 - named for what happened
 
 
 class Scraped:
-    """Listens from the beginning, and answers once it is opened. Raises BadUsage and Taken.
+    """Listens from the beginning, and answers once it is opened. Raises BadUsage and MetricsPortTaken.
 
     `names`: what this machine is called beside its own names.
     """

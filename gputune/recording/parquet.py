@@ -33,7 +33,7 @@ class Bound:
         self._left = ALWAYS
 
     def take(self, size: int, values: int) -> None:
-        """Count a file of `size` bytes that holds so many values. Raises Damaged where that is too many."""
+        """Count a file of `size` bytes that holds so many values. Raises NotReadBack where that is too many."""
         self._left += size * DENSEST
         if values > self._left:
             raise NotReadBack(
@@ -131,7 +131,7 @@ def _is_text(column: pq.ColumnSchema) -> bool:
 
 
 def _check(about: pq.FileMetaData) -> None:
-    """Raise Damaged where the file says itself that it holds more than a segment can.
+    """Raise NotReadBack where the file says itself that it holds more than a segment can.
 
     Its columns are not asked: what they say may be nonsense, at which pyarrow ends the process.
     """

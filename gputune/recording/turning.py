@@ -41,7 +41,7 @@ class Turning:
         )
 
     def poll(self) -> list[Json]:
-        """Return what was dropped by a process that is done; nothing while it is at work. Raises NotKept."""
+        """Return what was dropped by a process that is done; nothing while it is at work. Raises ParquetFailed."""
         if self._process is None or self._process.poll() is None:
             return []
         return self._collect(self._process)

@@ -6,7 +6,7 @@ LEAST_CPUS = 2  # CPUs in a set of one's own: with a single one, a training and 
 
 
 def sets(nodes: Sequence[frozenset[int]], procs: int) -> list[frozenset[int]]:
-    """Return a set of CPUs for each process; none at all where there are fewer than LEAST for each.
+    """Return a set of CPUs for each process; none at all where there are fewer than LEAST_CPUS for each.
 
     Processes go to the nodes in turn, and those of one node divide it; neighbours in number stay together, for they
     are often threads of one core.

@@ -83,7 +83,7 @@ def refusal(procs: int, need: Need, room: Room) -> str:
 
 
 def best(need: Need, room: Room) -> tuple[int, str]:
-    """Return how many copies should do most together, and why not more: memory, the device's time, CPUs, or MOST.
+    """Return how many copies should do most together, and why not more: memory, device time, CPUs, MOST_PROCESSES.
 
     The bound of several at once is min(N, 1 / device share, memory, cores); beyond it they queue.
     """

@@ -72,7 +72,7 @@ def per_card(need: Need, room: Room) -> tuple[int, str]:
 
 
 def _at_most(found: float, why: str, else_why: str) -> tuple[int, str]:
-    """Return so many, MOST at the most; and why, which is `else_why` where nothing else keeps it from more."""
+    """Return so many, MOST_PROCESSES at the most, and why: `else_why` where nothing else keeps it from more."""
     return (MOST_PROCESSES, else_why) if found >= MOST_PROCESSES + 1 else (max(1, int(found)), why)
 
 

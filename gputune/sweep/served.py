@@ -69,7 +69,7 @@ class Served(ABC):
     def visit(self, changes: Mapping[str, Json], timed: TimedBatches, batches: int | None = None) -> tuple[float, ...]:
         """Have it served under changes of its settings, and return samples/s of parts of what was timed.
 
-        `batches`: after so many its own settings serve again; for good without. Raises NotSteered or Failed.
+        `batches`: after so many its own settings serve again; for good without. Raises NotSteered or VisitFailed.
         """
         begin = self.caught_up(self.serve(changes, batches))
         self.until(lambda: self._is_over() or timed.enough(self.timeline, self.where, begin))
@@ -79,7 +79,7 @@ class Served(ABC):
         return timed.rates(self.timeline, self.where, begin)
 
     def serve(self, changes: Mapping[str, Json], batches: int | None = None) -> int:
-        """Have it served; return when the last rank had its first batch so (ns). Raises NotSteered or Failed."""
+        """Have it served; return when the last rank had its first batch so (ns). Raises NotSteered or VisitFailed."""
         return self.obeyed({"do": "serve", "where": self.where, "set": dict(changes), "batches": batches})
 
     def send(self, order: dict[str, Json]) -> None:
@@ -89,7 +89,7 @@ class Served(ABC):
     def obeyed(self, order: dict[str, Json]) -> int:
         """Give an order; return when the last rank had its first batch under it (ns), through pauses of any length.
 
-        Raises NotSteered or Failed.
+        Raises NotSteered or VisitFailed.
         """
         self.send(order)
         sent, before = self.now, self.timeline.batches(self.where)

@@ -193,7 +193,7 @@ class Steered(Served):
         return max(STUCK_S, self._starter.within)
 
     def _beats(self, live: LiveStart, seconds: float) -> None:
-        """Let it go on for a while. Raises Ended."""
+        """Let it go on for a while. Raises ScriptEnded."""
         until = live.seconds + seconds
         while live.seconds < until:
             self._beat(live)
@@ -218,7 +218,7 @@ class Steered(Served):
         return not live.timeline.paused() and live.seconds - self._last[0] > max(QUIET_S, QUIET * usual)
 
     def _wait(self, done: Callable[[], bool], live: LiveStart, most: float) -> None:
-        """Wait for something, as long as batches come, else at most for so many s. Raises Ended.
+        """Wait for something, as long as batches come, else at most for so many s. Raises ScriptEnded.
 
         Once it trains, an evaluation lives by its own batches, and a pause that is open may last longer.
         """
@@ -256,7 +256,7 @@ class Steered(Served):
         return self._live
 
     def until(self, done: Callable[[], bool], most: float | None = None) -> None:
-        """Wait for something, as long as batches come. Raises Ended."""
+        """Wait for something, as long as batches come. Raises ScriptEnded."""
         self._wait(done, self._going, self._patience if most is None else most)
 
     # what is measured

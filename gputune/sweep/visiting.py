@@ -75,7 +75,7 @@ def answers(notes: Iterable[Told], seq: int) -> dict[int, Mapping[str, Json]]:
 
 
 def check(answered: Mapping[int, Mapping[str, Json]]) -> None:
-    """Raise NotSteered or Failed where a rank did not, or does not any more, obey."""
+    """Raise NotSteered or VisitFailed where a rank did not, or does not any more, obey."""
     for answer in answered.values():
         if answer.get("state") == "refused":
             why = clean(str(answer.get("why")), 200)

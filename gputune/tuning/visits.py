@@ -67,7 +67,7 @@ class Visits(Served):
         return Outcome(state=State.OK, rates=rates)
 
     def keep(self, wanted: LoaderSetting) -> None:
-        """Have the loader served under a setting for good. Raises NotSteered or Failed."""
+        """Have the loader served under a setting for good. Raises NotSteered or VisitFailed."""
         self.serve(self._changes(wanted))
 
     def _changes(self, wanted: LoaderSetting) -> dict[str, Json]:

@@ -45,7 +45,7 @@ class AgentPortTaken(GputuneError):  # noqa: N818 - named for what happened
 class Door:
     """Listens on `host` and `port` (0: any) from the moment it is made, and lets nobody in before `open`.
 
-    Raises Taken, or BadUsage where that is no address of this machine.
+    Raises AgentPortTaken, or BadUsage where that is no address of this machine.
     """
 
     def __init__(self, host: str, port: int, context: ssl.SSLContext, inside: Path, tokens: Sequence[str]) -> None:

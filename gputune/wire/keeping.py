@@ -40,7 +40,7 @@ class RunReader:
     columns: dict[int, tuple[Metric, str]] | None = None
 
     def step(self) -> tuple[list[list[Reading]], bool]:
-        """Return what is new, a list a tick, and whether there is more. Raises Failed; nothing is lost then."""
+        """Return what is new, a list a tick, and whether there is more. Raises AgentFailed; nothing is lost then."""
         pulled = self.far.pull(self.run, self.at, self.only)
         if pulled.said.anew or self.columns is None:
             self.columns = {}

@@ -222,7 +222,7 @@ class Shell:
         self._describe(theirs, change.built, fresh)
 
     def started(self, theirs, wanted):
-        """Return an iterator of ours made inside of a `next()`, and when that began and ended, ns. Raises Refused."""
+        """Return an iterator of ours made in a `next()`, and when that began and ended, ns. Raises SwitchRefused."""
         t0 = ring.now()
         made = self.worker_iterator(theirs, wanted)
         built = (t0, ring.now())
@@ -230,7 +230,7 @@ class Shell:
         return made, built
 
     def worker_iterator(self, theirs, wanted):
-        """Return an iterator of ours under these settings. Raises Refused."""
+        """Return an iterator of ours under these settings. Raises SwitchRefused."""
         found = _taken(self._loader(), wanted)
         if found is not None:
             return found

@@ -51,7 +51,7 @@ class Change:
         self._until = time.monotonic() + BEGIN_S
 
     def begin(self, theirs):
-        """Do what can be done at once. Raises Refused, and then nothing has changed."""
+        """Do what can be done at once. Raises SwitchRefused, and then nothing has changed."""
         shell = self._shell
         in_place = self._in_place(theirs)
         if not in_place:
@@ -91,7 +91,7 @@ class Change:
             self.advance(theirs)
 
     def advance(self, theirs):
-        """Go on as far as it goes before the next batch. Raises Refused."""
+        """Go on as far as it goes before the next batch. Raises SwitchRefused."""
         old, new = self._shell.serving(theirs), self._new
         left = iterators.under_way(old)
         if new is None:  # less prefetch
@@ -157,7 +157,7 @@ def _under_way(wanted):
 
 
 def object_to(theirs, view, own, wanted, maker):
-    """Raise Refused where other workers or pinning would be wrong for an iterator that the script has as `own`."""
+    """Raise SwitchRefused where other workers, or pinning, would be wrong for an iterator with the script's `own`."""
     if type(theirs) not in (maker.single, maker.several):
         raise SwitchRefused(OWN_KIND % type(theirs).__name__)
     if view._dataset_kind != 0:  # _DatasetKind.Map
@@ -187,7 +187,7 @@ def _guarded():
 def _draws(shell, theirs):
     """Return whether drawing an index from the sampler moves a random state that the training may share.
 
-    Raises Refused where that is not known yet.
+    Raises SwitchRefused where that is not known yet.
     """
     drew = samplers.draws(shell.view, shell.where)
     if drew is None:
