@@ -62,14 +62,18 @@ def planned(what: ReplayedRun, finding: Finding | None, batches: int | None = No
     epoch = _epoch(loader) if loader and batches is None else 0
     if epoch and ("persistent_workers" in change or epoch < skip + timed):
         skip, timed = _whole(skip, timed, min(epoch, MOST_BATCHES // (1 + EPOCHS)))
-    elsewhere = what.other_loops(loader)
+    elsewhere, where = what.other_loops(loader), loader.where if loader else ""
     return TrialPlan(
         command=what.command,
         cwd=what.cwd,
         folder=_folder(what.folder),
+        seconds=trials.LONGEST_S,
         batches=skip + timed,
         skip=skip,
-        where=loader.where if loader else "",
+        where=where if elsewhere >= trials.MINOR else "",
+        whole=True,
+        recorded=True,
+        timed=where,
         elsewhere=elsewhere,
         within=SLOWER * (_startup(what.run) + elsewhere * what.run.wall) + MARGIN_S,
     )
@@ -180,7 +184,7 @@ def in_one_loop(plan: TrialPlan) -> str:
     """Say what was timed where that is not the whole training."""
     if plan.elsewhere < trials.MINOR:
         return ""
-    return f"; timed in its loop at {plan.where}, told of the run, of which {plan.elsewhere:.0%} lie in other loops"
+    return f"; timed in its loop at {plan.timed}, told of the run, of which {plan.elsewhere:.0%} lie in other loops"
 
 
 def _check(trial: Trial, finding: Finding) -> None:

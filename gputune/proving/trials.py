@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from gputune.core.errors import GputuneError
 from gputune.core.figures import number
@@ -29,32 +28,12 @@ class TrialFailed(GputuneError):  # noqa: N818 - named for what happened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialPlan:
+class TrialPlan(StartPlan):
     """What all trials of one proof have in common."""
 
-    command: tuple[str, ...]
-    cwd: str
-    folder: Path  # where their recordings and logs go
-    batches: int  # of training, in each
-    skip: int  # of these, warm-up
-    where: str = ""  # the loader whose batches count; "" for all
+    timed: str = ""  # where the loader is built whose batches are timed; "" for all
     elsewhere: float = 0.0  # share of the run that lies in rounds of other loaders, before or after its own
     within: float = math.inf  # s until the first batch that counts
-
-    @property
-    def start(self) -> StartPlan:
-        """Return how the script is started for each of them."""
-        return StartPlan(
-            command=self.command,
-            cwd=self.cwd,
-            folder=self.folder,
-            seconds=LONGEST_S,
-            batches=self.batches,
-            skip=self.skip,
-            where=self.where if self.elsewhere >= MINOR else "",
-            whole=True,
-            recorded=True,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +56,7 @@ def run(plan: TrialPlan, variant: str, *, rules: Sequence[Mapping[str, Json]] = 
     """Run the script once. `special` goes to the guest (`trial.py`). Raises TrialFailed."""
     try:
         found = start(
-            plan.start, variant, where=plan.where, rules=rules, within=plan.within, judge=None, writable=None, **special
+            plan, variant, where=plan.timed, rules=rules, within=plan.within, judge=None, writable=None, **special
         )
     except OSError as error:
         raise TrialFailed(error.strerror or str(error), str(plan.folder)) from error

@@ -81,7 +81,7 @@ def finding(**change: int | bool) -> Finding:
 def test_a_trial_is_as_long_as_its_queues_and_epochs_need(tmp_path: Path, change, lengths, skip, timed) -> None:
     plan = planned(asked(tmp_path, replace(LOADER, epochs=epochs(*lengths))), finding(**change))
     assert (plan.skip, plan.batches - plan.skip) == (skip, timed)
-    assert plan.where == "t.py:7"
+    assert plan.timed == "t.py:7"
 
 
 def test_an_epoch_that_was_broken_off_has_no_length(tmp_path: Path) -> None:
