@@ -106,6 +106,19 @@ def ray_cluster() -> Iterator[Callable[..., str]]:
         started.shutdown()
 
 
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """Return a function that waits until a condition is true; after `patience` s the test has failed."""
+
+    def wait(condition: Callable[[], object], patience: float = 150.0) -> None:
+        deadline = time.monotonic() + patience
+        while not condition():
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.01)
+
+    return wait
+
+
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
     """Fail a test that leaves a child process running, and end it."""

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,6 @@ import pytest
 import gputune
 from gputune.inside.blocks import watch
 from tests.inside.conftest import TRAINING, Script, plain
-
-LATEST = 60.0  # s; only a hang ends here
 
 
 def verdict(folder: Path) -> dict[str, object]:
@@ -222,22 +220,18 @@ def test_files_of_the_user_named_like_a_library_are_theirs_alone(script: Script,
     """)
 
 
-def test_a_process_that_ends_without_a_word_leaves_a_finished_recording(script: Script, tmp_path: Path) -> None:
+def test_a_process_that_ends_without_a_word_leaves_a_finished_recording(
+    script: Script, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
     done = script("import gputune, os\ngputune.watch('run').start()\ntrain()\nos._exit(3)\n", status=3)
     assert done.stderr == ""
-    until = time.monotonic() + LATEST
-    while not json.loads((tmp_path / "run" / "run.json").read_text())["finished"]:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    eventually(lambda: json.loads((tmp_path / "run" / "run.json").read_text())["finished"])
     assert gputune.load(tmp_path / "run").verdict.batches == 60
 
 
-def test_a_page_is_left_where_it_is_asked_for(script: Script, tmp_path: Path) -> None:
+def test_a_page_is_left_where_it_is_asked_for(script: Script, tmp_path: Path, eventually: Callable[..., None]) -> None:
     script("import gputune\nwith gputune.watch('run', html=True):\n    train()\n")
-    until = time.monotonic() + LATEST
-    while not (tmp_path / "run" / "report.html").exists():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    eventually((tmp_path / "run" / "report.html").exists)
     assert (tmp_path / "run" / "report.html").read_text().startswith("<!doctype html>")
 
 

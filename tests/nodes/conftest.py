@@ -83,16 +83,3 @@ def agents(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
     yield make
     for agent in found:
         agent.end()
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
-    """Return what waits until something is true, at most a minute."""
-
-    def wait(what: Callable[[], object]) -> None:
-        until = time.monotonic() + PATIENCE
-        while not what():
-            assert time.monotonic() < until
-            time.sleep(0.02)
-
-    return wait

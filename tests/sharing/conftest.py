@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,19 +56,6 @@ def started(popen: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., "sub
         return popen((*GPUTUNE, *map(str, arguments)), **options)
 
     return run
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
-    """Return a function that waits until a condition is true."""
-
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, "it never came"
-            time.sleep(0.02)
-
-    return wait
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,19 +54,6 @@ def started(popen: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., "sub
         return popen((*GPUTUNE, "watch", *arguments), **options)
 
     return run
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Return a function that waits until a condition is true."""
-
-    def wait(condition: Callable[[], object], patience: float = PATIENCE) -> None:
-        deadline = time.monotonic() + patience
-        while not condition():
-            assert time.monotonic() < deadline, "it never came"
-            time.sleep(0.01)
-
-    return wait
 
 
 @pytest.fixture
