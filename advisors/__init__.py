@@ -1,1 +1,1 @@
-"""One file, one ailment. The file name is the id that users see, with dashes."""
+"""One file, one cause. The file name is the id that users see, with dashes."""

@@ -161,7 +161,7 @@ def _whatever(folder: Path) -> Iterator[None]:
 
 def _relived(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     if opening.is_there(folder / MARK):
-        return _crew(folder, way)
+        return _watches(folder, way)
     features, guests = _one(folder, read(folder), way)
     if way.lost is not None:
         _miss(folder, way.lost, of_processes=bool(read(folder).get("processes")))
@@ -191,7 +191,7 @@ def _miss(folder: Path, lost: dict[str, str], *, of_processes: bool = False) -> 
             lost.setdefault(name, "it is not there")
 
 
-def _crew(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
+def _watches(folder: Path, way: Way) -> tuple[Features, list[Guest]]:
     """Return what is known of a job that several watches have recorded, each into a seat of its own."""
     parts: list[WatchShare] = []
     guests: list[Guest] = []

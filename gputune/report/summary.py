@@ -40,7 +40,7 @@ def sentence(verdict: Verdict) -> str:
 
 
 def well(verdict: Verdict) -> bool:
-    """Return whether a run was seen, judged, and nothing was found: what is only offered is no ailment."""
+    """Return whether a run was seen, judged, and nothing was found: what is only offered is no cause."""
     judged = verdict.attached is None and not verdict.abstained
     return judged and all(finding.offer for finding in verdict.findings)
 

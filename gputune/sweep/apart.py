@@ -19,7 +19,7 @@ from gputune.experiment.writable import Writable
 from gputune.launch.output import tail
 
 WRITES = "writes"  # the folder in the sweep's own for what trials write
-ASTRAY = ".astray"  # ends the name of a file with what one trial could not keep apart
+ESCAPES = ".astray"  # ends the name of a file with what one trial could not keep apart
 KINDS = {
     "program": "it started",
     "database": "it opened as a database",
@@ -59,7 +59,7 @@ def told(writable: Writable) -> str:
     folder = writable.folder
     if not _trials(folder):
         return "nothing that the script writes in its trials was kept apart: the guest was not there from the beginning"
-    found = _astray(folder)
+    found = _escapes(folder)
     seen = {kind: found[kind] for kind in KINDS if kind in found}
     where = (
         f"is in `{clean(os.path.relpath(folder))}`, {BUT}"
@@ -84,10 +84,10 @@ def _holds(folder: Path) -> bool:
     return any(files for trial in _trials(folder) for _, _, files in os.walk(trial))
 
 
-def _astray(folder: Path) -> dict[str, list[str]]:
-    """Return what was seen to go astray: kind to names, each once."""
+def _escapes(folder: Path) -> dict[str, list[str]]:
+    """Return what escaped the sandbox: kind to names, each once."""
     found: dict[str, list[str]] = {}
-    for file in sorted(folder.glob(f"*{ASTRAY}")):
+    for file in sorted(folder.glob(f"*{ESCAPES}")):
         for line in tail(file, TAIL).splitlines():
             kind, name = _entry(line)
             names = found.setdefault(kind, [])
@@ -138,7 +138,7 @@ def refused(log: Path, writable: Writable, lines: int = LOG_END_B) -> Iterator[s
         names: Iterable[str] = _likely(line, writable.cwd) if DENIED.search(line) else ()
         if DENIED_SQL.search(line):
             here = f"{writable.cwd}/"
-            names = [name.removeprefix(here) for name in _astray(writable.folder).get(DATABASE, ())]
+            names = [name.removeprefix(here) for name in _escapes(writable.folder).get(DATABASE, ())]
         yield from [name for name in names if writable.refuses(str(Path(writable.cwd, name)))][:1]
 
 
@@ -170,7 +170,7 @@ def missed(log: Path, folder: Path, cwd: str) -> str:
 
 def mislaid(log: Path, folder: Path) -> str:
     """Return what a script says not to be there that is, seen from a folder that it made in a trial and went into."""
-    inside = [at for at in _astray(folder).get(INSIDE, ()) if not os.path.lexists(at)]
+    inside = [at for at in _escapes(folder).get(INSIDE, ()) if not os.path.lexists(at)]
     for line in _last(log) if inside else ():
         names = [word for word in _words(line) if word.startswith("../")] if NOT_FOUND.search(line) else []
         for name in names:

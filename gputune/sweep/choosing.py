@@ -48,17 +48,17 @@ def order(one: SettingStats, other: SettingStats, sharp: float = SHARP) -> RateO
     return RateOrder.TIE if found.high - found.low <= 2 * sharp * found.likely else RateOrder.UNDECIDED
 
 
-def ratio(tally: SettingStats, other: SettingStats, predicted: Mapping[LoaderSetting, float]) -> float:
+def ratio(stats: SettingStats, other: SettingStats, predicted: Mapping[LoaderSetting, float]) -> float:
     """Return a setting's rate over that of another: as measured, and the less that tells, the more as predicted."""
-    measured = tally.rate / other.rate
-    expected, by = predicted.get(tally.setting, 0.0), predicted.get(other.setting, 0.0)
+    measured = stats.rate / other.rate
+    expected, by = predicted.get(stats.setting, 0.0), predicted.get(other.setting, 0.0)
     if not expected or not by:
         return measured
-    trust = _trust(_error(tally, other))
+    trust = _trust(_error(stats, other))
     return trust * measured + (1 - trust) * expected / by
 
 
-def pays(tally: SettingStats, other: SettingStats, predicted: Mapping[LoaderSetting, float], more: int) -> bool:
+def pays(stats: SettingStats, other: SettingStats, predicted: Mapping[LoaderSetting, float], more: int) -> bool:
     """Return whether `more` visits to each of two settings would make what is chosen faster by what they cost.
 
     Their worth is what the better of the two is faster, as often as they would turn which one is taken for it: the
@@ -66,11 +66,11 @@ def pays(tally: SettingStats, other: SettingStats, predicted: Mapping[LoaderSett
     """
     if more <= 0:
         return False
-    visits = min(len(tally.visits), len(other.visits))
-    error = _error(tally, other)
+    visits = min(len(stats.visits), len(other.visits))
+    error = _error(stats, other)
     later = error * math.sqrt(visits / (visits + more))
     turned = MODEL * math.sqrt(max(0.0, _trust(later) - _trust(error)))  # standard deviation of what they change
-    ahead = abs(ratio(tally, other, predicted) - 1)
+    ahead = abs(ratio(stats, other, predicted) - 1)
     if not turned:
         return False
     normal = statistics.NormalDist()
@@ -78,10 +78,10 @@ def pays(tally: SettingStats, other: SettingStats, predicted: Mapping[LoaderSett
     return worth >= PAYS * 2 * more
 
 
-def _error(tally: SettingStats, other: SettingStats) -> float:
+def _error(stats: SettingStats, other: SettingStats) -> float:
     """Return the relative standard error of the ratio of two rates."""
-    once = min(len(tally.visits), len(other.visits)) == 1
-    return max(math.hypot(tally.error, other.error), ONCE if once else 0.0)
+    once = min(len(stats.visits), len(other.visits)) == 1
+    return max(math.hypot(stats.error, other.error), ONCE if once else 0.0)
 
 
 def _trust(error: float) -> float:
@@ -89,30 +89,30 @@ def _trust(error: float) -> float:
     return MODEL**2 / (MODEL**2 + error**2)
 
 
-def as_fast(tally: SettingStats, fastest: SettingStats, predicted: Mapping[LoaderSetting, float]) -> bool:
+def as_fast(stats: SettingStats, fastest: SettingStats, predicted: Mapping[LoaderSetting, float]) -> bool:
     """Return whether a setting ties with the fastest, by what was measured and predicted of the two."""
-    return ratio(tally, fastest, predicted) >= 1 - TIE
+    return ratio(stats, fastest, predicted) >= 1 - TIE
 
 
 def best(
-    tallies: Iterable[SettingStats], script: LoaderSetting, predicted: Mapping[LoaderSetting, float]
+    all_stats: Iterable[SettingStats], script: LoaderSetting, predicted: Mapping[LoaderSetting, float]
 ) -> SettingStats:
     """Return the cheapest of those that tie with the fastest.
 
     The script's own settings are left only for what is surely faster, or costs less and is sure to be about as fast.
     The fastest is looked for among these alone: one of which little is known does not hide one that surely pays.
     """
-    found = list(tallies)
-    own = next((tally for tally in found if tally.setting == script), None)
-    sure = found if own is None else [tally for tally in found if _may_replace(tally, own)]
-    fastest = max(sure, key=lambda tally: tally.rate)
-    return min((t for t in sure if as_fast(t, fastest, predicted)), key=lambda tally: tally.setting.cost(script))
+    found = list(all_stats)
+    own = next((stats for stats in found if stats.setting == script), None)
+    sure = found if own is None else [stats for stats in found if _may_replace(stats, own)]
+    fastest = max(sure, key=lambda stats: stats.rate)
+    return min((t for t in sure if as_fast(t, fastest, predicted)), key=lambda stats: stats.setting.cost(script))
 
 
-def _may_replace(tally: SettingStats, own: SettingStats) -> bool:
+def _may_replace(stats: SettingStats, own: SettingStats) -> bool:
     """Return whether a setting may take the place of the script's own; these may stay in any case."""
-    if tally is own:
+    if stats is own:
         return True
-    stands = order(tally, own)
-    cheaper = tally.setting.cost(own.setting) < own.setting.cost(own.setting)
+    stands = order(stats, own)
+    cheaper = stats.setting.cost(own.setting) < own.setting.cost(own.setting)
     return stands is RateOrder.FASTER or (cheaper and stands is RateOrder.TIE)

@@ -17,13 +17,16 @@ PLENTY_WORKERS = 2  # workers that are plenty beside none
 
 
 def beyond(
-    profile: Profile, tallies: Mapping[LoaderSetting, SettingStats], among: Iterable[LoaderSetting], here: LoaderSetting
+    profile: Profile,
+    all_stats: Mapping[LoaderSetting, SettingStats],
+    among: Iterable[LoaderSetting],
+    here: LoaderSetting,
 ) -> LoaderSetting | None:
     """Return the setting to hold against `here`, which is believed to have enough; None where nothing can be faster.
 
     Its queue holds no more batches than a visit times: one that lasts longer is not seen to run dry in a visit.
     """
-    measured, most = tallies.get(here), profile.most(here)
+    measured, most = all_stats.get(here), profile.most(here)
     if most is not None and measured is not None and measured.rate >= most * (1 - TIE):
         return None
     return ample(here, among, SHORT_S / seconds(profile, here))

@@ -149,15 +149,15 @@ def _persisting(what: Outcomes) -> list[str]:
     return [PERSIST] if newly and wanted.num_workers else []
 
 
-def _row(tally: SettingStats) -> MeasuredSetting:
-    wanted = tally.setting
+def _row(stats: SettingStats) -> MeasuredSetting:
+    wanted = stats.setting
     return MeasuredSetting(
         num_workers=wanted.num_workers,
         prefetch_factor=wanted.prefetch_factor,
         pin_memory=wanted.pin_memory,
         persistent_workers=wanted.persistent_workers,
         batch_size=wanted.batch_size,
-        samples_per_s=tally.rate,
+        samples_per_s=stats.rate,
     )
 
 
@@ -185,8 +185,8 @@ def _sizes(what: Outcomes) -> list[TrialRow]:
 def _trials(what: Outcomes) -> list[TrialRow]:
     """Return the settings in the order in which they were met, the script's own first."""
     found = what.found
-    tallies = {what.baseline.setting: what.baseline, **found.tallies}
-    rows = [_measured(what, tally) for tally in tallies.values()]
+    all_stats = {what.baseline.setting: what.baseline, **found.all_stats}
+    rows = [_measured(what, stats) for stats in all_stats.values()]
     return rows + [
         _trial(
             wanted,
@@ -198,22 +198,22 @@ def _trials(what: Outcomes) -> list[TrialRow]:
             why=outcome.why,
         )
         for wanted, outcome in found.failed.items()
-        if wanted not in tallies
+        if wanted not in all_stats
     ]
 
 
-def _measured(what: Outcomes, tally: SettingStats) -> TrialRow:
-    own = tally.setting == what.baseline.setting
+def _measured(what: Outcomes, stats: SettingStats) -> TrialRow:
+    own = stats.setting == what.baseline.setting
     return _trial(
-        tally.setting,
-        predicted=None if own else what.found.predicted.get(tally.setting),
-        measured=tally.rate,
+        stats.setting,
+        predicted=None if own else what.found.predicted.get(stats.setting),
+        measured=stats.rate,
         state="ok",
-        low=tally.low,
-        high=tally.high,
-        speedup=tally.rate / what.baseline.rate,
-        memory=what.found.memory.get(tally.setting),
-        shm=what.limits.shm(tally.setting),
+        low=stats.low,
+        high=stats.high,
+        speedup=stats.rate / what.baseline.rate,
+        memory=what.found.memory.get(stats.setting),
+        shm=what.limits.shm(stats.setting),
     )
 
 

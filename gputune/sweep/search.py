@@ -98,7 +98,7 @@ class Found:
     """What is known by now: rates, what failed and why, what is predicted of everything, and memory as measured."""
 
     predicted: Mapping[LoaderSetting, float]
-    tallies: dict[LoaderSetting, SettingStats] = field(default_factory=dict)
+    all_stats: dict[LoaderSetting, SettingStats] = field(default_factory=dict)
     failed: dict[LoaderSetting, Outcome] = field(default_factory=dict)
     memory: dict[LoaderSetting, int] = field(default_factory=dict)
     company: Company = ALONE
@@ -112,10 +112,10 @@ class Found:
             self.failed[wanted] = outcome
             return
         self.failed.pop(wanted, None)  # it was cut off the last time
-        tally = self.tallies.setdefault(wanted, SettingStats(setting=wanted, noise=noise))
-        tally.visits.append(outcome.rates)
-        seen = max(noise, unsteadiness(self.tallies.values()))  # of the machine: it is that of every setting
-        for each in self.tallies.values():
+        stats = self.all_stats.setdefault(wanted, SettingStats(setting=wanted, noise=noise))
+        stats.visits.append(outcome.rates)
+        seen = max(noise, unsteadiness(self.all_stats.values()))  # of the machine: it is that of every setting
+        for each in self.all_stats.values():
             each.noise = seen
 
 
@@ -161,14 +161,14 @@ class Search:
     @property
     def best(self) -> SettingStats:
         """Return the best by now."""
-        return best(self.found.tallies.values(), self.profile.script, self.found.predicted)
+        return best(self.found.all_stats.values(), self.profile.script, self.found.predicted)
 
     @property
     def _fastest(self) -> SettingStats:
-        return max(self.found.tallies.values(), key=lambda tally: tally.rate)
+        return max(self.found.all_stats.values(), key=lambda stats: stats.rate)
 
-    def _ties(self, tally: SettingStats) -> bool:
-        return as_fast(tally, self._fastest, self.found.predicted)
+    def _ties(self, stats: SettingStats) -> bool:
+        return as_fast(stats, self._fastest, self.found.predicted)
 
     @property
     def left(self) -> int:
@@ -209,22 +209,22 @@ class Search:
 
     def _look_beyond(self, first: LoaderSetting, ample: Ample) -> None:
         """Measure a setting with plenty of everything; where it is faster, halve the way to it as long as that pays."""
-        tallies, low = self.found.tallies, self.best.setting
+        all_stats, low = self.found.all_stats, self.best.setting
         if 0 < low.num_workers < first.num_workers:  # more was no better already
             return
-        high = ample(low if low.num_workers or first not in tallies else first)
-        if high is None or high in tallies or high.num_workers > self._most_workers:
+        high = ample(low if low.num_workers or first not in all_stats else first)
+        if high is None or high in all_stats or high.num_workers > self._most_workers:
             return
-        if not self._visit(high) or high not in tallies or low not in tallies:
+        if not self._visit(high) or high not in all_stats or low not in all_stats:
             return
-        way = [] if self._ties(tallies[low]) else between(low, high, self.found.predicted)
+        way = [] if self._ties(all_stats[low]) else between(low, high, self.found.predicted)
         while way:
             at = len(way) // 2
             if not self._visit(way[at]):
                 break
-            middle = tallies.get(way[at])
+            middle = all_stats.get(way[at])
             way = way[:at] if middle is None or self._ties(middle) else way[at + 1 :]
-        self._flat = self.best.setting != high and high in tallies and self._ties(tallies[high])
+        self._flat = self.best.setting != high and high in all_stats and self._ties(all_stats[high])
 
     def _cheapest(self, predicted: Mapping[LoaderSetting, float]) -> LoaderSetting | None:
         """Return the cheapest of the settings that are predicted to be about as fast as the fastest.
@@ -238,20 +238,20 @@ class Search:
 
     def _hopeful(self) -> Iterator[LoaderSetting]:
         """Yield settings beside the best one that may be better, or as good and cheaper; the most promising first."""
-        tally = self.best
-        known = self.found.tallies.keys() | self.found.failed.keys()
+        stats = self.best
+        known = self.found.all_stats.keys() | self.found.failed.keys()
         off = self._bias()
-        beside = [s for s in self._beside(tally.setting) if s not in known and s.num_workers <= self._most_workers]
+        beside = [s for s in self._beside(stats.setting) if s not in known and s.num_workers <= self._most_workers]
         for wanted in sorted(beside, key=lambda s: (-self.found.predicted[s], -s.num_workers)):
             hoped = self.found.predicted[wanted] * off
-            cheaper = wanted.cost(self.profile.script) < tally.setting.cost(self.profile.script)
-            of_workers = wanted.pin_memory == tally.setting.pin_memory
-            if (cheaper or not (self._flat and of_workers)) and hoped >= tally.rate * (1 - (TIE if cheaper else HOPE)):
+            cheaper = wanted.cost(self.profile.script) < stats.setting.cost(self.profile.script)
+            of_workers = wanted.pin_memory == stats.setting.pin_memory
+            if (cheaper or not (self._flat and of_workers)) and hoped >= stats.rate * (1 - (TIE if cheaper else HOPE)):
                 yield wanted
 
     def _bias(self) -> float:
         """Return by what predictions were off where workers were measured; 1 where none were."""
-        pairs = [(t.rate, self.found.predicted[s]) for s, t in self.found.tallies.items() if s.num_workers]
+        pairs = [(t.rate, self.found.predicted[s]) for s, t in self.found.all_stats.items() if s.num_workers]
         return statistics.median(rate / predicted for rate, predicted in pairs if predicted) if pairs else 1.0
 
     def _beside(self, here: LoaderSetting) -> Iterator[LoaderSetting]:
@@ -290,29 +290,29 @@ class Search:
         if not self._measure(wanted, keep):
             return False
         for _ in range(self._visits - 1):
-            tally, rival = self.found.tallies.get(wanted), self._rival(wanted)
-            if tally is None or rival is None or self._is_told(tally, rival):
+            stats, rival = self.found.all_stats.get(wanted), self._rival(wanted)
+            if stats is None or rival is None or self._is_told(stats, rival):
                 break
             if self.bench.price(wanted) or not self._measure(rival.setting, keep) or not self._measure(wanted, keep):
                 break
         return True
 
-    def _is_told(self, tally: SettingStats, rival: SettingStats) -> bool:
+    def _is_told(self, stats: SettingStats, rival: SettingStats) -> bool:
         """Return whether more visits to two settings would bring less than they take.
 
         By how much visits to one setting differ is not known before one of them was gone back to.
         """
-        found = gain(rival, tally)
+        found = gain(rival, stats)
         if found.low > SURELY or found.high < 1 / SURELY:
             return True
-        if all(len(each.visits) == 1 for each in self.found.tallies.values()):
+        if all(len(each.visits) == 1 for each in self.found.all_stats.values()):
             return False
-        more = self._visits - min(len(tally.visits), len(rival.visits))
-        return not pays(tally, rival, self.found.predicted, more)
+        more = self._visits - min(len(stats.visits), len(rival.visits))
+        return not pays(stats, rival, self.found.predicted, more)
 
     def _rival(self, wanted: LoaderSetting) -> SettingStats | None:
-        others = [tally for s, tally in self.found.tallies.items() if s != wanted]
-        return max(others, key=lambda tally: tally.rate, default=None)
+        others = [stats for s, stats in self.found.all_stats.items() if s != wanted]
+        return max(others, key=lambda stats: stats.rate, default=None)
 
     def _measure(self, wanted: LoaderSetting, keep: int) -> bool:
         price = self.bench.price(wanted)
@@ -331,7 +331,7 @@ class Search:
     def _withdraw(self, wanted: LoaderSetting) -> None:
         """Recommend no setting that failed, however often it went well before; the script's own are what they are."""
         if wanted != self.profile.script:
-            self.found.tallies.pop(wanted, None)
+            self.found.all_stats.pop(wanted, None)
 
     def _confirm(self) -> None:
         """Measure the best one and the script's own in turn until they are apart, or are seen to tie."""
@@ -339,7 +339,7 @@ class Search:
         self._more, self._confirming = TURNS, True
         for _ in range(TURNS):
             fastest = self._fastest
-            own = self.found.tallies.get(script)
+            own = self.found.all_stats.get(script)
             if own is None or fastest is own:
                 return
             apart = order(fastest, own)

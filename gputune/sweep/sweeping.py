@@ -100,9 +100,11 @@ def hung(hangs: Sequence[str]) -> list[str]:
 
 def chosen(found: Found, script: LoaderSetting, limits: Limits) -> tuple[SettingStats, list[str]]:
     """Return the best of what may be taken by what is known in the end, and that a better one may not, in sentences."""
-    tallies = found.tallies.values()
-    winner = best([t for t in tallies if t.setting == script or not limits.refuses(t.setting)], script, found.predicted)
-    fastest = best(tallies, script, found.predicted).setting
+    all_stats = found.all_stats.values()
+    winner = best(
+        [t for t in all_stats if t.setting == script or not limits.refuses(t.setting)], script, found.predicted
+    )
+    fastest = best(all_stats, script, found.predicted).setting
     why = limits.refuses(fastest) if fastest != script else ""
     return winner, [f"{fastest.words()} is not taken: {why}"] if why else []
 
@@ -160,7 +162,7 @@ class Sweeper:
                 bench.know(here)
                 self._search(here, found, bench)
             except Broken as why:
-                if len(found.tallies) == 1 and sizes is None:  # nothing but the script as it is was measured
+                if len(found.all_stats) == 1 and sizes is None:  # nothing but the script as it is was measured
                     raise
                 self.says.append(f"the search ended there: {why.args[0]}")
             except KeyboardInterrupt:
@@ -301,7 +303,7 @@ class Sweeper:
             trials=TRIALS - 2,
             allowed=lambda wanted: remembering.knows(wanted) or self._in_time(bench, wanted),
             tell=lambda wanted, now: self.wishes.tell(self._progress(wanted, now, bench, search.left)),
-            ample=lambda enough: plateau.beyond(here, found.tallies, found.predicted, enough),
+            ample=lambda enough: plateau.beyond(here, found.all_stats, found.predicted, enough),
             deeper=lambda enough: plateau.deeper(here, found.predicted, enough),
         )
         search.run()
@@ -316,9 +318,9 @@ class Sweeper:
         """Return what is tried now, for how many s, and that at most `left` visits follow."""
         takes, then = bench.takes(wanted), bench.takes_then(wanted)
         predicted = found.predicted.get(wanted)
-        fastest = max(found.tallies.values(), key=lambda tally: tally.rate)
-        number_of = len(found.tallies.keys() | found.failed.keys() | {wanted}) + 1  # and the ceiling
-        again = f"again {wanted.words()}" if wanted in found.tallies else wanted.words()
+        fastest = max(found.all_stats.values(), key=lambda stats: stats.rate)
+        number_of = len(found.all_stats.keys() | found.failed.keys() | {wanted}) + 1  # and the ceiling
+        again = f"again {wanted.words()}" if wanted in found.all_stats else wanted.words()
         if self.budget.total:
             left = min(left, int(max(0.0, self.budget.left - takes) / max(1e-9, then)))
         still = takes + then * left
@@ -334,7 +336,7 @@ class Sweeper:
 
     def _outcomes(self, own: Profile, here: Profile, found: Found, sizes: Sequence[Size]) -> Outcomes:
         baseline = (
-            found.tallies[own.script]
+            found.all_stats[own.script]
             if here is own
             else SettingStats(setting=own.script, noise=NOISE, visits=[own.parts])
         )
@@ -369,7 +371,7 @@ class Sweeper:
     def _conclude(self, what: Outcomes) -> None:
         """Write the settings that were found; where there was time for none, say so and write nothing."""
         failed = {wanted for wanted, outcome in what.found.failed.items() if not outcome.cut_off}
-        tried = {*what.found.tallies, *failed, *(size.setting for size in what.sizes)} - {what.baseline.setting}
+        tried = {*what.found.all_stats, *failed, *(size.setting for size in what.sizes)} - {what.baseline.setting}
         if tried or not (self._short or what.found.failed):
             what.written = self._write(what)
             return
@@ -420,7 +422,7 @@ def despite(work: Callable[[], T]) -> tuple[T, bool]:
 def _found(here: Profile, bench: StartedBench) -> Found:
     """Return what is known once the script was profiled: the rate of its own settings."""
     own = SettingStats(setting=here.script, noise=bench.noise, visits=[here.parts])
-    return Found(predicted={}, tallies={here.script: own}, memory={here.script: here.memory} if here.memory else {})
+    return Found(predicted={}, all_stats={here.script: own}, memory={here.script: here.memory} if here.memory else {})
 
 
 def _queue(found: Start) -> int:

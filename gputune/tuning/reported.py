@@ -47,7 +47,7 @@ class TuningStory:
 
     def found(self, found: Found) -> None:
         """Learn what was measured so far."""
-        measured = [_measured(tally, found.predicted) for s, tally in found.tallies.items() if s != self.own]
+        measured = [_measured(stats, found.predicted) for s, stats in found.all_stats.items() if s != self.own]
         failed = [
             _tried(wanted, found.predicted, state="failed", why=outcome.why or "too few batches came")
             for wanted, outcome in found.failed.items()
@@ -91,8 +91,8 @@ def _settings(wanted: LoaderSetting) -> Settings:
     )
 
 
-def _measured(tally: SettingStats, predicted: Mapping[LoaderSetting, float]) -> TriedRow:
-    return _tried(tally.setting, predicted, rate=tally.rate, low=tally.low, high=tally.high)
+def _measured(stats: SettingStats, predicted: Mapping[LoaderSetting, float]) -> TriedRow:
+    return _tried(stats.setting, predicted, rate=stats.rate, low=stats.low, high=stats.high)
 
 
 def _tried(  # noqa: PLR0913 - one parameter a field

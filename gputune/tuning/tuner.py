@@ -157,7 +157,7 @@ class Tuner:
             story.tried_from = round(self.before.wall, 3)
         visits = self._visits = Visits(self._training, self._orders, here)
         own = SettingStats(setting=here.script, noise=NOISE, visits=[here.parts])
-        found = Found(predicted=predicted, tallies={here.script: own})
+        found = Found(predicted=predicted, all_stats={here.script: own})
         search = Search(
             here,
             visits,
@@ -211,7 +211,7 @@ class Tuner:
 
         One visit each is not enough to be sure of anything, so what is not surely useless is worth a proof.
         """
-        tried = [tally for tally in found.tallies.values() if tally is not own]
+        tried = [stats for stats in found.all_stats.values() if stats is not own]
         if not tried:
             return None
         chosen = best(tried, own.setting, found.predicted)
@@ -223,16 +223,16 @@ class Tuner:
         own, other = (SettingStats(setting=s, noise=NOISE) for s in (visits.script, wanted))
         pairs = in_turn(own, other)
         for _ in range(rounds):
-            for tally in (*next(pairs), *next(pairs)):
-                self.story.measuring = tally.setting
-                outcome = self._visited(tally.setting, visits)
+            for stats in (*next(pairs), *next(pairs)):
+                self.story.measuring = stats.setting
+                outcome = self._visited(stats.setting, visits)
                 if outcome.state is not State.OK or not outcome.rates:
-                    found.failed[tally.setting] = outcome
+                    found.failed[stats.setting] = outcome
                     self.story.found(found)
                     return False
-                tally.visits.append(outcome.rates)
+                stats.visits.append(outcome.rates)
             surely = self._compared(own, other)
-            found.tallies[wanted] = other
+            found.all_stats[wanted] = other
             self.story.found(found)
             if surely is not None:
                 return surely

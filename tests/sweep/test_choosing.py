@@ -13,7 +13,7 @@ def workers(number: int) -> LoaderSetting:
     return setting(number, 2, pin_memory=False, persistent=False, batch_size=8)
 
 
-def tally(number: int, rate: float, *, spread: float = 0.01, noise: float = 0.005, visits: int = 1) -> SettingStats:
+def stats(number: int, rate: float, *, spread: float = 0.01, noise: float = 0.005, visits: int = 1) -> SettingStats:
     """A setting with so many workers, whose parts differ by `spread` (relative, standard deviation)."""
     chance = random.Random(number)
     parts = [[rate * (1 + spread * chance.gauss(0, 1)) for _ in range(10)] for _ in range(visits)]
@@ -21,14 +21,14 @@ def tally(number: int, rate: float, *, spread: float = 0.01, noise: float = 0.00
 
 
 def test_the_interval_holds_the_rate_and_shrinks_with_visits() -> None:
-    once, often = tally(2, 100.0), tally(2, 100.0, visits=6)
+    once, often = stats(2, 100.0), stats(2, 100.0, visits=6)
     assert once.low < once.rate < once.high
     assert often.error < once.error
 
 
 def test_more_visits_tell_the_noise_of_a_visit_and_not_only_that_of_its_parts() -> None:
-    assert tally(2, 100.0, spread=0.0, noise=0.01).error == pytest.approx(0.01)
-    assert tally(2, 100.0, spread=0.0, noise=0.01, visits=4).error == pytest.approx(0.005)
+    assert stats(2, 100.0, spread=0.0, noise=0.01).error == pytest.approx(0.01)
+    assert stats(2, 100.0, spread=0.0, noise=0.01, visits=4).error == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_more_visits_tell_the_noise_of_a_visit_and_not_only_that_of_its_parts() 
 def test_two_settings_are_apart_or_tie_or_more_has_to_be_measured(
     rates: tuple[float, float], spread: float, expected: RateOrder
 ) -> None:
-    assert order(tally(2, rates[0], spread=spread), tally(3, rates[1], spread=spread)) is expected
+    assert order(stats(2, rates[0], spread=spread), stats(3, rates[1], spread=spread)) is expected
 
 
 def test_a_tie_goes_to_fewer_workers() -> None:
-    found = [tally(0, 50.0), tally(4, 100.0, spread=0.001), tally(6, 100.4, spread=0.001)]
+    found = [stats(0, 50.0), stats(4, 100.0, spread=0.001), stats(6, 100.4, spread=0.001)]
     assert best(found, workers(0), {}).setting == workers(4)
 
 
 def test_a_difference_that_was_seen_often_is_believed_and_one_that_was_not_is_held_against_the_model() -> None:
     equal = {workers(2): 100.0, workers(4): 100.0}
-    often = tally(2, 98.0, spread=0.001, noise=0.002, visits=4), tally(4, 100.0, spread=0.001, noise=0.002, visits=4)
+    often = stats(2, 98.0, spread=0.001, noise=0.002, visits=4), stats(4, 100.0, spread=0.001, noise=0.002, visits=4)
     assert ratio(*often, equal) == pytest.approx(0.98, abs=0.001)
     assert not as_fast(*often, equal)
-    vague = tally(2, 98.0, spread=0.001, noise=0.08, visits=4), tally(4, 100.0, spread=0.001, noise=0.08, visits=4)
+    vague = stats(2, 98.0, spread=0.001, noise=0.08, visits=4), stats(4, 100.0, spread=0.001, noise=0.08, visits=4)
     assert 0.98 < ratio(*vague, equal) < 1.0
     assert as_fast(*vague, equal)
     assert not as_fast(*vague, {workers(2): 95.0, workers(4): 100.0})
@@ -65,22 +65,22 @@ def test_a_difference_that_was_seen_often_is_believed_and_one_that_was_not_is_he
 
 def test_one_visit_is_believed_less_than_its_parts_say() -> None:
     equal = {workers(2): 100.0, workers(4): 100.0}
-    once = tally(2, 98.0, spread=0.0, noise=0.002), tally(4, 100.0, spread=0.0, noise=0.002)
+    once = stats(2, 98.0, spread=0.0, noise=0.002), stats(4, 100.0, spread=0.0, noise=0.002)
     assert 0.982 < ratio(*once, equal) < 0.985
 
 
 def test_what_is_not_surely_faster_leaves_the_script_as_it_is() -> None:
-    own, other = tally(2, 100.0, spread=0.1, noise=0.05), tally(4, 103.0, spread=0.1, noise=0.05)
+    own, other = stats(2, 100.0, spread=0.1, noise=0.05), stats(4, 103.0, spread=0.1, noise=0.05)
     assert best([own, other], workers(2), {}) is own
 
 
 def test_what_is_cheaper_and_perhaps_as_fast_leaves_the_script_as_it_is() -> None:
-    own, other = tally(8, 100.0, spread=0.1, noise=0.05), tally(2, 99.8, spread=0.1, noise=0.05)
+    own, other = stats(8, 100.0, spread=0.1, noise=0.05), stats(2, 99.8, spread=0.1, noise=0.05)
     assert best([own, other], workers(8), {}) is own
 
 
 def test_what_is_as_fast_and_cheaper_than_the_script_is_taken() -> None:
-    own, other = tally(8, 100.0, spread=0.001), tally(2, 99.8, spread=0.001)
+    own, other = stats(8, 100.0, spread=0.001), stats(2, 99.8, spread=0.001)
     assert best([own, other], workers(8), {}) is other
 
 
@@ -94,13 +94,13 @@ def test_one_that_is_not_surely_faster_does_not_hide_the_next_that_is() -> None:
 
 
 def test_a_cheaper_one_that_is_not_surely_faster_leaves_its_place_to_one_that_is() -> None:
-    own, sure = tally(0, 100.0), tally(4, 110.0, spread=0.001)
+    own, sure = stats(0, 100.0), stats(4, 110.0, spread=0.001)
     vague = SettingStats(setting=workers(2), noise=0.01, visits=[[90.0, 140.0] * 5])
     assert best([own, vague, sure], workers(0), {}) is sure
 
 
 def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
-    steady = [tally(2, 100.0, spread=0.0, visits=3), tally(4, 200.0, spread=0.0)]
+    steady = [stats(2, 100.0, spread=0.0, visits=3), stats(4, 200.0, spread=0.0)]
     assert unsteadiness(steady) == 0
     moody = SettingStats(setting=workers(3), noise=0.005, visits=[[90.0] * 10, [110.0] * 10])
     assert unsteadiness([moody]) == pytest.approx(0.1414, rel=0.01)
@@ -109,7 +109,7 @@ def test_a_machine_that_is_never_the_same_shows_in_repeated_visits() -> None:
 
 
 def test_nothing_is_gained_over_oneself() -> None:
-    own = tally(2, 100.0, spread=0.2)
+    own = stats(2, 100.0, spread=0.2)
     assert (gain(own, own).low, gain(own, own).likely, gain(own, own).high) == (1, 1, 1)
 
 
@@ -123,5 +123,5 @@ def test_nothing_is_gained_over_oneself() -> None:
     ],
 )
 def test_visits_are_worth_what_they_may_turn(rate, noise, more, expected) -> None:
-    one, other = (tally(n, r, spread=0.0, noise=noise, visits=2) for n, r in ((4, rate), (2, 100.0)))
+    one, other = (stats(n, r, spread=0.0, noise=noise, visits=2) for n, r in ((4, rate), (2, 100.0)))
     assert pays(one, other, {one.setting: rate, other.setting: 100.0}, more) is expected

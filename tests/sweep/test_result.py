@@ -23,7 +23,7 @@ def workers(number: int, size: int = 16) -> LoaderSetting:
     return setting(number, 4, pin_memory=False, persistent=False, batch_size=size)
 
 
-def tally(wanted: LoaderSetting, rate: float) -> SettingStats:
+def stats(wanted: LoaderSetting, rate: float) -> SettingStats:
     return SettingStats(setting=wanted, noise=0.01, visits=[[rate] * 10])
 
 
@@ -31,10 +31,10 @@ def outcomes(best: LoaderSetting, **differs: object) -> Outcomes:
     """A sweep of a script without workers at 400 samples/s; six make 1000, and twelve run out of memory."""
     found = Found(predicted={workers(6): 980.0, workers(12): 1000.0}, memory={workers(6): 2 << 30})
     for wanted, rate in ((workers(0), 400.0), (workers(6), 1000.0)):
-        found.tallies[wanted] = tally(wanted, rate)
+        found.all_stats[wanted] = stats(wanted, rate)
     found.failed[workers(12)] = Outcome(state=State.OOM, why="it ran out of \x1b[31mmemory")
-    own = found.tallies[workers(0)]
-    chosen = found.tallies.get(best) or tally(best, 1000.0)
+    own = found.all_stats[workers(0)]
+    chosen = found.all_stats.get(best) or stats(best, 1000.0)
     plain: dict[str, object] = {
         "script": "train.py",
         "loader": LOADER,
@@ -96,8 +96,8 @@ def test_where_nothing_is_better_it_says_so() -> None:
 
 
 def test_where_nothing_was_tried_it_does_not_say_that_something_was() -> None:
-    own = tally(workers(0), 400.0)
-    alone = Found(predicted={workers(6): 980.0}, tallies={workers(0): own})
+    own = stats(workers(0), 400.0)
+    alone = Found(predicted={workers(6): 980.0}, all_stats={workers(0): own})
     for differs, expected in (
         ({"measured": False}, "nothing but the script's own settings was measured: which ones are best is not known"),
         ({"stopped": True}, "nothing but the script's own settings was measured"),

@@ -159,7 +159,7 @@ def test_a_setting_that_fails_when_it_is_gone_back_to_is_not_recommended() -> No
     search, _ = searched(world, sleeping, ample=plenty)
     broken = {s for s in world.visits if s.num_workers >= 5 and world.visits.count(s) > 1}
     assert broken
-    assert all(search.found.failed[s].state is State.OOM and s not in search.found.tallies for s in broken)
+    assert all(search.found.failed[s].state is State.OOM and s not in search.found.all_stats for s in broken)
     assert search.best.setting not in broken
 
 
@@ -195,7 +195,7 @@ def test_what_visits_differ_by_is_the_noise_of_every_setting() -> None:
     found = Found(predicted={})
     for wanted, rate in ((GRID[1], 90.0), (GRID[1], 110.0), (GRID[2], 100.0)):
         found.take(wanted, Outcome(state=State.OK, rates=(rate,) * 10), 0.005)
-    assert [tally.noise for tally in found.tallies.values()] == pytest.approx([0.1414, 0.1414], rel=0.01)
+    assert [stats.noise for stats in found.all_stats.values()] == pytest.approx([0.1414, 0.1414], rel=0.01)
 
 
 def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None:
@@ -217,7 +217,7 @@ def test_visits_that_cost_no_trial_are_used_to_tell_two_settings_apart() -> None
     world = Steered(nearly, noise=0.02)
     search, _ = searched(world, nearly, trials=6)
     assert len({*world.visits}) <= 6
-    assert max(len(t.visits) for t in search.found.tallies.values()) > 1
+    assert max(len(t.visits) for t in search.found.all_stats.values()) > 1
 
 
 def plenty(enough: LoaderSetting) -> LoaderSetting | None:

@@ -31,7 +31,7 @@ def outcomes(folder: str) -> Outcomes:
     )
     return Outcomes(
         script="a.py", loader=loader, baseline=own, best=best, gain=gain(own, best),
-        found=Found(predicted={}, tallies={OWN: own, BEST: best}), folder=folder, seconds=1.0, starts=2,
+        found=Found(predicted={}, all_stats={OWN: own, BEST: best}), folder=folder, seconds=1.0, starts=2,
         limits=Limits(workers=8, batches=1e9, memory=None, worker=1, batch=1, script=OWN),
     )  # fmt: skip
 

@@ -32,8 +32,8 @@ ROOM = Limits(workers=64, batches=1e9, memory=9.0 * GIB, worker=GIB, batch=0, sc
 def found(*, company: Company = Company()) -> Found:  # noqa: B008 - a tuple
     """Own settings at 100 samples/s, four workers at 400 and eight at 500, all seen twice."""
     rates = {OWN: 100.0, FOUR: 400.0, EIGHT: 500.0}
-    tallies = {s: SettingStats(setting=s, noise=0.005, visits=[(rate,) * 5] * 2) for s, rate in rates.items()}
-    return Found(predicted=rates, tallies=tallies, company=company)
+    all_stats = {s: SettingStats(setting=s, noise=0.005, visits=[(rate,) * 5] * 2) for s, rate in rates.items()}
+    return Found(predicted=rates, all_stats=all_stats, company=company)
 
 
 def test_the_best_is_taken_where_there_is_room() -> None:
@@ -136,11 +136,11 @@ def test_what_is_remembered_needs_no_budget(tmp_path: Path, monkeypatch: pytest.
     )  # fmt: skip
     here = SimpleNamespace(script=OWN)
     own = SettingStats(setting=OWN, noise=0.01, visits=[[100.0] * 5])
-    met = Found(predicted={OWN: 100.0, FOUR: 400.0}, tallies={OWN: own})
+    met = Found(predicted={OWN: 100.0, FOUR: 400.0}, all_stats={OWN: own})
     monkeypatch.setattr(sweeping.plateau, "beyond", lambda *_: None)
     monkeypatch.setattr(sweeping.plateau, "deeper", lambda _here, _predicted, wanted: wanted)
     made._searched(here, met, bench)
-    assert met.tallies[FOUR].visits == [(400.0,) * 5]
+    assert met.all_stats[FOUR].visits == [(400.0,) * 5]
     assert asked == [FOUR]  # met, and not measured
     assert made._short  # to go back to it there is no time
 

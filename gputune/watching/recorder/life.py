@@ -136,20 +136,20 @@ class Life:
         """Return who speaks for the job, and what; nothing in words where another watch does."""
         from gputune.watching.recorder.job_end import JobWatches  # noqa: PLC0415 - most runs have one watch
 
-        crew = JobWatches(self._run)
+        watches = JobWatches(self._run)
         joint = RunOutcome(self._run.whole(), self._end.result(), alone=self._end.alone)
         joint.began = self._began
         said = None
         try:
             if own.features is not None and verdict is not None:
-                crew.leave(own.features)
-                if crew.speaks:
-                    said = joint.decide(crew.gathered(self._end), verdict.overhead, self._guests.values())
-                    crew.close()
+                watches.leave(own.features)
+                if watches.speaks:
+                    said = joint.decide(watches.gathered(self._end), verdict.overhead, self._guests.values())
+                    watches.close()
                     joint.keep(said)
         except Exception as error:  # noqa: BLE001 - each rank's own recording and verdict are there
-            crew.troubles.append(f"the job's ranks could not be joined ({type(error).__name__}: {error})")
-        joint.troubles = [*own.troubles, *joint.troubles, *crew.troubles]
+            watches.troubles.append(f"the job's ranks could not be joined ({type(error).__name__}: {error})")
+        joint.troubles = [*own.troubles, *joint.troubles, *watches.troubles]
         return joint, said
 
     def _measure(self) -> float | None:
