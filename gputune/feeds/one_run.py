@@ -27,7 +27,7 @@ from gputune.runs.places import first_seat, identity, recorded_on
 from gputune.runs.whereabouts import fresh
 from gputune.verdict import living
 from gputune.verdict.document import Verdict
-from gputune.verdict.living import Live
+from gputune.verdict.living import LiveDocument
 
 if TYPE_CHECKING:
     from gputune.recording.following import Follower  # pyarrow is not loaded before the screen is there
@@ -217,7 +217,7 @@ class OneRun:
         return max(0.0, (ended - began) / NS if state == "ended" and ended else known)
 
     def _verdicts(
-        self, state: RunState, live: Live | None, length: float
+        self, state: RunState, live: LiveDocument | None, length: float
     ) -> tuple[Verdict | None, Verdict | None, float | None]:
         """Return the verdict on the whole, that on the last minute, and when (s) the findings were made."""
         if self._at is not None:
@@ -264,7 +264,7 @@ class OneRun:
         return known[1]  # type: ignore[return-value] # kept by the name that `load` belongs to
 
 
-def _live(folder: Path) -> Live:
+def _live(folder: Path) -> LiveDocument:
     return living.decoded(opening.read(folder / LIVE))
 
 

@@ -5,7 +5,7 @@ import msgspec
 from gputune.verdict.document import SCHEMA_VERSION, Verdict
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
+class LiveDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The document. `window` is of the last `window_s` seconds; both it and `whole` are as `findings.json` is.
 
     `updated_s` and `judged_s` are s from the run's start; at the latter the findings were made, or the run was found to
@@ -20,10 +20,10 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     window: Verdict
 
 
-def decoded(document: bytes) -> Live:
+def decoded(document: bytes) -> LiveDocument:
     """Return what a `live.json` says. Raises msgspec.DecodeError where it says something else, or is of a newer one."""
     try:
-        found = msgspec.json.decode(document, type=Live)
+        found = msgspec.json.decode(document, type=LiveDocument)
     except RecursionError:
         raise msgspec.DecodeError("it is nested without end") from None
     if found.schema_version > SCHEMA_VERSION:

@@ -5,11 +5,11 @@ import pytest
 
 from gputune.features import Features, Machine
 from gputune.verdict.building import Overhead, build
-from gputune.verdict.living import Live, decoded
+from gputune.verdict.living import LiveDocument, decoded
 
 RUN = Features(command=("python", "train.py"), wall=60.0, machine=Machine(cpus=2, cpus_seen=2))
 VERDICT = build(RUN, [], overhead=Overhead())
-LIVE = Live(updated_s=60.0, judged_s=None, window_s=30.0, whole=VERDICT, window=VERDICT)
+LIVE = LiveDocument(updated_s=60.0, judged_s=None, window_s=30.0, whole=VERDICT, window=VERDICT)
 
 
 def test_what_was_written_is_read() -> None:
