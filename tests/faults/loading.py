@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gputune.experiment.living import Live
+from gputune.experiment.living import LiveStart
 from gputune.experiment.script import Script
 from gputune.sweep.limits import Limits
 from gputune.sweep.profile import profile
-from gputune.sweep.settings import Setting, setting
+from gputune.sweep.settings import LoaderSetting, setting
 from gputune.sweep.starter import Starter
 
 SHM = "/dev/shm"
@@ -75,14 +75,14 @@ def forecast(asked: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def predicted(held: int, limits: Limits, own: Setting, wanted: Setting) -> float:
+def predicted(held: int, limits: Limits, own: LoaderSetting, wanted: LoaderSetting) -> float:
     """Return the PSS that a setting is believed to have: all that is no queue."""
     return held + limits.needs(wanted) - limits.shm(wanted) - limits.needs(own) + limits.shm(own)
 
 
-def seen(who: Starter, wanted: Setting) -> tuple[int, int]:
+def seen(who: Starter, wanted: LoaderSetting) -> tuple[int, int]:
     """Return the PSS and the B of /dev/shm that a start holds with full queues, mostly."""
-    live: Live = who.live(who.plan(seconds=30.0), "wanted", wanted)
+    live: LiveStart = who.live(who.plan(seconds=30.0), "wanted", wanted)
     try:
         first, looks = 0.0, []
         while live.beat():
@@ -98,7 +98,7 @@ def seen(who: Starter, wanted: Setting) -> tuple[int, int]:
         live.end()
 
 
-def shared(live: Live) -> int:
+def shared(live: LiveStart) -> int:
     """Return the B of batches in /dev/shm: without the rings, which have names, and locks, a page each."""
     found = os.statvfs(SHM)
     named = sum(file.lstat().st_blocks * 512 for file in Path(SHM).rglob("*"))

@@ -13,8 +13,8 @@ from gputune.core.sample import Sample
 from gputune.core.units import NS
 from gputune.launch import folders
 from gputune.recording import readings
-from gputune.wire.client import Far
-from gputune.wire.messages import MACHINE, Place
+from gputune.wire.client import AgentClient
+from gputune.wire.messages import MACHINE, CursorFields
 from tests.faults import runs
 from tests.faults.compiled import shared
 from tests.faults.runs import GPUTUNE, environment, eventually
@@ -192,14 +192,14 @@ def test_an_agents_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FAULTS_JUMP", str(jump))
     (tmp_path / "agent").mkdir(mode=0o700)
     agent = Agent(tmp_path / "agent", "m8").start()
-    far = Far(agent.address)
+    far = AgentClient(agent.address)
     try:
         before = far.hello()
         with jump.open("wb") as file:
             file.truncate(100_000 + by)
         eventually(lambda: abs(far.hello().unix - before.unix - by) < 60, "the clock that has jumped")
         assert far.offset == pytest.approx(by, abs=60)  # times of that node are shown by ours
-        place = Place()
+        place = CursorFields()
         for _ in range(3):  # its samples go on
             eventually(lambda at=place: far.pull(MACHINE, at).rows, "samples after the jump")
             place = far.pull(MACHINE, place).said.next
