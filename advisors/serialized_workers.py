@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 
 from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features, Slope
-from gputune.model.company import Company
+from gputune.model.company import WaitGrowth
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.remedies import told
 from gputune.model.turns import by_all, by_one, in_company, in_turn, side_by_side
@@ -62,7 +62,7 @@ def _by_slope(outlook: Outlook, slope: Slope) -> Finding:
     )
 
 
-def _by_company(outlook: Outlook, company: Company) -> Finding:
+def _by_company(outlook: Outlook, company: WaitGrowth) -> Finding:
     usual, alone = company.usual * 1e3, company.alone * 1e3
     return _finding(
         outlook,

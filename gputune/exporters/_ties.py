@@ -26,7 +26,7 @@ class LoaderPass(NamedTuple):
     workers: int
 
 
-class Made(NamedTuple):
+class MadeBatch(NamedTuple):
     """A batch by its number in its pass."""
 
     of: LoaderPass
@@ -112,7 +112,7 @@ class Ties:
         self._count = {w: (about.pass_of(w, since), before[w]) for w in began}
         self._broken: set[LoaderPass] = set()
 
-    def made(self, worker: int, t: int) -> Made | None:
+    def made(self, worker: int, t: int) -> MadeBatch | None:
         """Return which batch a worker makes that begins at `t`; None where it is not known. Each is to be told once."""
         of = self._about.pass_of(worker, t)
         number = self._about.numbers.get(worker)
@@ -121,14 +121,14 @@ class Ties:
         known, count = self._count.get(worker, (None, 0))
         count = count if known == of else 0
         self._count[worker] = (of, count + 1)
-        return Made(of, count * of.workers + number) if self._holds(of) else None
+        return MadeBatch(of, count * of.workers + number) if self._holds(of) else None
 
-    def taken(self, row: Row) -> Made | None:
+    def taken(self, row: Row) -> MadeBatch | None:
         """Return which batch a row of `batches` is."""
         of = self._about.pass_at(row["process"], row["iterator"], row["t"])
-        return Made(of, row["index"]) if of is not None and self._holds(of) else None
+        return MadeBatch(of, row["index"]) if of is not None and self._holds(of) else None
 
-    def fits(self, made: Made, done: int, returned: int) -> bool:
+    def fits(self, made: MadeBatch, done: int, returned: int) -> bool:
         """Return whether a making that was done can be that of a next() that returned (µs); else its pass is left."""
         fits = made.of not in self._broken and done <= returned + SLACK
         if not fits:

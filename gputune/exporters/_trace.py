@@ -49,7 +49,7 @@ class Seat:
         self._story = read(folder)
         self.start, ended = stretch.lasted(folder, lost)  # µs of Unix time
         self.length = (ended - self.start) / US  # s
-        self._half: dict[_ties.Made, tuple[bool, _Half]] = {}
+        self._half: dict[_ties.MadeBatch, tuple[bool, _Half]] = {}
 
     def events(self, tracks: Tracks, start: int, chosen: Stretch) -> Iterator[Block]:
         """Yield the events that lie in a stretch (µs of Unix time), segment by segment. `start`: of the whole run."""
@@ -127,7 +127,7 @@ class Seat:
         if made is not None:
             yield from self._tie(made, _Half(at, t, t + event["dur"]), fetched=True)
 
-    def _tie(self, made: _ties.Made, half: _Half, *, fetched: bool) -> Iterator[Event]:
+    def _tie(self, made: _ties.MadeBatch, half: _Half, *, fetched: bool) -> Iterator[Event]:
         """Yield the arrow from a making to its next(), once both are there."""
         met = self._half.pop(made, None)
         if met is None or met[0] == fetched:

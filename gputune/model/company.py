@@ -18,7 +18,7 @@ from gputune.model.minimum_samples import LEAST_SAMPLED
 from gputune.model.workload import entangled
 
 
-class Company(NamedTuple):
+class WaitGrowth(NamedTuple):
     """How the waiting of workers grows with their number: the share of it that goes with that, and its error.
 
     `number` of them were at work, on average, and a batch waited `usual` s; where one is made alone that is `alone`.
@@ -42,7 +42,7 @@ class Company(NamedTuple):
 
 
 @lru_cache(maxsize=8)  # two advisors ask the same, and more than once
-def company(loop: MeasuredLoop) -> Company | None:
+def company(loop: MeasuredLoop) -> WaitGrowth | None:
     """Return how the waiting of a loader's workers grows with their number, None where that was not looked at.
 
     By how many were made as a batch was begun, as in a line, or meanwhile, as where all are served in turns: by what
@@ -58,7 +58,7 @@ def company(loop: MeasuredLoop) -> Company | None:
     return min(found, key=lambda each: each[0])[1]
 
 
-def _line(waited: Sequence[float], numbers: Sequence[float]) -> tuple[float, Company]:
+def _line(waited: Sequence[float], numbers: Sequence[float]) -> tuple[float, WaitGrowth]:
     """Return what a line through these leaves unexplained, and what it says.
 
     Its error allows for single batches far from all others (HC3): as a rule there are few that had less company.
@@ -66,7 +66,7 @@ def _line(waited: Sequence[float], numbers: Sequence[float]) -> tuple[float, Com
     usual, number = mean(waited), mean(numbers)
     spread = sum((each - number) ** 2 for each in numbers)
     if spread <= TINY:
-        return math.inf, Company(0.0, math.inf, number, usual, usual)
+        return math.inf, WaitGrowth(0.0, math.inf, number, usual, usual)
     slope = sum((n - number) * (w - usual) for n, w in zip(numbers, waited, strict=True)) / spread
     unexplained = squares = 0.0
     for n, w in zip(numbers, waited, strict=True):
@@ -76,4 +76,4 @@ def _line(waited: Sequence[float], numbers: Sequence[float]) -> tuple[float, Com
         squares += ((n - number) * left / max(TINY, 1 - reach)) ** 2
     scale = number / usual
     error = math.sqrt(squares) / spread * scale
-    return unexplained, Company(slope * scale, error, number, usual, max(0.0, usual - slope * (number - 1)))
+    return unexplained, WaitGrowth(slope * scale, error, number, usual, max(0.0, usual - slope * (number - 1)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from gputune.core.figures import TINY
 from gputune.core.finding import ERROR, Speedup
 from gputune.features import Slope
-from gputune.model.company import Company, company
+from gputune.model.company import WaitGrowth, company
 from gputune.model.prediction import Outlook
 
 LEAST = 3  # times that the workers were held up: fewer say nothing
@@ -41,7 +41,7 @@ def in_turn(outlook: Outlook) -> Slope | None:
     return slope if usual >= SETS and slope.most < FAR * usual else None
 
 
-def in_company(outlook: Outlook) -> Company | None:
+def in_company(outlook: Outlook) -> WaitGrowth | None:
     """Return how the waiting of workers grows with their number, where most of making a batch surely does; else None.
 
     Nothing where what they share is known: a disk at its limit or a lock of multiprocessing, which the replay has, or

@@ -13,7 +13,7 @@ import pytest
 
 from gputune.features import Fetch
 from gputune.gathering.in_flight import in_flight
-from gputune.model.company import Company, company
+from gputune.model.company import WaitGrowth, company
 
 NS = 1_000_000_000
 BATCH_S, THINKS_S, SECONDS = 0.05, 0.001, 20.0
@@ -55,7 +55,7 @@ class Loop:
         self.run = SimpleNamespace(machine=SimpleNamespace(ranks=ranks, cpus=8))
 
 
-def judged(spans: list[tuple[int, int]], workers: int, ranks: int = 1) -> Company | None:
+def judged(spans: list[tuple[int, int]], workers: int, ranks: int = 1) -> WaitGrowth | None:
     kept = spans[workers:]  # the first of each is warm-up
     meanwhile, ahead = in_flight(kept, spans)
     made = tuple(Fetch(wall=(t1 - t0) / NS, cpu=0.0, queued=0.0, collate=0.0, samples=8) for t0, t1 in kept)
