@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gputune.core.figures import size
 from gputune.sharing.fitting import CROWDED, Need, Room
-from gputune.sharing.spec import Job
+from gputune.sharing.spec import TaskSpec
 from gputune.sharing.tasks import Task
 
 WHOLE = 1.0  # of the device's time
@@ -13,13 +13,13 @@ WHOLE = 1.0  # of the device's time
 class Each:
     """What one process of each job takes, and who may run beside whom. `room` is what there is while nobody runs."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[TaskSpec]) -> None:
         self._jobs = list(jobs)
         self._needs: dict[str, Need] = {}
         self.room = Room()
 
     @property
-    def following(self) -> Job | None:
+    def following(self) -> TaskSpec | None:
         """Return the next job to be measured, None once all were."""
         return next((job for job in self._jobs if job.name not in self._needs), None)
 
@@ -39,7 +39,7 @@ class Each:
         """Return tasks with those first that take most of any one thing: the others fill what these leave."""
         return sorted(found, key=lambda task: -max(self._shares(task.job).values(), default=0.0))
 
-    def admits(self, job: Job, running: Sequence[Job]) -> bool:
+    def admits(self, job: TaskSpec, running: Sequence[TaskSpec]) -> bool:
         """Return whether a job fits beside those that run: nothing is asked for of which there is not enough."""
         mine, taken = self._shares(job), [self._shares(other) for other in running]
         over = {"CPUs": WHOLE + CROWDED / self.room.cores}
@@ -49,7 +49,7 @@ class Each:
         )
         return not running or all(fits)
 
-    def _shares(self, job: Job) -> dict[str, float]:
+    def _shares(self, job: TaskSpec) -> dict[str, float]:
         """Return which part of each thing one process of a job takes, as far as that is known."""
         need, room = self._needs.get(job.name, Need()), self.room
         pairs = {

@@ -10,7 +10,7 @@ from gputune.feeds.rows import History, Node, RunRow, Update
 from gputune.nodes import desk as desks
 from gputune.nodes.desk import Desk, NoSuchRun
 from gputune.recording import Recording
-from gputune.verdict.document import DeviceRow, Overhead, Verdict
+from gputune.verdict.document import DeviceTotals, Overhead, Verdict
 from gputune.wire.messages import LARGEST_ANSWER, MACHINE, Ask, Since
 
 
@@ -74,7 +74,7 @@ def verdict(batches: int) -> Verdict:
         wall_s=60.0,
         samples_per_s=None,
         batches=batches,
-        device=DeviceRow(name=None, busy=None),
+        device=DeviceTotals(name=None, busy=None),
         loaders=[],
         ledger=[],
         findings=[],

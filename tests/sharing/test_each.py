@@ -7,12 +7,12 @@ import pytest
 
 from gputune.sharing.each import Each
 from gputune.sharing.fitting import Need, Room
-from gputune.sharing.spec import Job, Spec
+from gputune.sharing.spec import Spec, TaskSpec
 from gputune.sharing.tasks import tasks
 
 GB = 1e9
 NAMES = ("reads", "computes", "renders")
-JOBS = tuple(Job(argv=("x",), name=name, count=2) for name in NAMES)
+JOBS = tuple(TaskSpec(argv=("x",), name=name, count=2) for name in NAMES)
 NEEDS = (
     Need(cores=0.2, busy=0.1, device=5 * GB),
     Need(cores=1.0, busy=0.7, device=20 * GB),
@@ -61,7 +61,7 @@ def test_what_takes_most_of_any_one_thing_comes_first(each) -> None:
 
 
 def test_nothing_is_known_of_a_job_that_showed_nothing(each) -> None:
-    assert each.admits(Job(argv=("x",), name="other"), JOBS)
+    assert each.admits(TaskSpec(argv=("x",), name="other"), JOBS)
 
 
 @pytest.mark.slow
