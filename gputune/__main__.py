@@ -20,7 +20,7 @@ SUPERVISED = frozenset({"watch", "run", "share"})  # the commands that run someb
 DIRECT = ("--prove", "--tui", "--pid")
 # In a cluster nobody is started here. Options of `share` without a value: tests/commands/test_share.py compares them.
 CLUSTER = "--ray"
-SHARE_FLAGS = frozenset({"--follow", "--own-dirs", "--no-index-args", "--queue", "--dry-run", "--json"})
+SHARE_FLAGS = frozenset({"--follow", "--own-dirs", "--no-index-args", "--queue", "--trial-each", "--dry-run", "--json"})
 TALK = frozenset({"--help", "-h", "--dry-run"})  # of `share`: nothing runs
 
 

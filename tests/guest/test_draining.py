@@ -159,8 +159,8 @@ def test_a_training_that_is_steered_meanwhile_gets_the_same_samples(
     OrderChannel(tmp_path / "steer").close()
     code = f"""{CODE}
 from pathlib import Path
-from gputune.launch.steering import Orders
-orders = Orders(Path(os.environ["GPUTUNE_STEER"]))
+from gputune.launch.steering import OrderChannel
+orders = OrderChannel(Path(os.environ["GPUTUNE_STEER"]))
 def order(batches): return [x[:, 0].tolist() for x, _y, _z in batches]
 def loader(): return iter(DataLoader(Data(), batch_size=4, shuffle=True, num_workers=2))
 torch.manual_seed(3)

@@ -12,9 +12,9 @@ HEAD = """
 import os, random, sys, time, torch
 from pathlib import Path
 from torch.utils.data import *
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 
-orders = Orders(Path(os.environ["GPUTUNE_STEER"]))
+orders = OrderChannel(Path(os.environ["GPUTUNE_STEER"]))
 tuned = False
 
 class Numbers(Dataset):

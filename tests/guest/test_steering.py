@@ -18,7 +18,7 @@ HEAD = """
 import json, os, random, signal, sys, time, numpy, torch
 from pathlib import Path
 from torch.utils.data import *
-from gputune.launch.steering import Orders
+from gputune.launch.steering import OrderChannel
 
 class Numbers(Dataset):
     def __init__(self, size=400, item=int):
@@ -28,7 +28,7 @@ class Numbers(Dataset):
     def __getitem__(self, i):
         return self.item(i)
 
-orders = Orders(Path(os.environ["GPUTUNE_STEER"]))
+orders = OrderChannel(Path(os.environ["GPUTUNE_STEER"]))
 
 def serve(batches=None, **settings):
     return orders.send({"do": "serve", "set": settings, "batches": batches})
