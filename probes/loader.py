@@ -51,7 +51,7 @@ MARGIN = 64  # records; after being lapped stay this far from the writer, who go
 RECENT = 256  # t0 of records kept to know whether an open mark is stale: marks are nested a few deep
 BEAT = 1_000_000_000  # ns between samples, and the silence after which what is open is worth saying
 YOUNG = 10 * BEAT  # ns; so long everything is read on every tick, and the role of a new process known at once
-PRESSING = 8  # a ring with an eighth of its records unread is read at once
+PRESSING = 512  # records that are not left unread for long, or an eighth of a small ring
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
 MOST_NOTES = 1 << 20  # bytes of notes that are believed
 LEFT = ".raised"
@@ -151,7 +151,7 @@ class Ring:
 
     def ahead(self) -> tuple[memoryview, int, int]:
         """Return a slot as a view, its place there, and what it holds: something else once too much is unread."""
-        last = (self.read + self._capacity // PRESSING) & self._mask
+        last = (self.read + min(PRESSING, self._capacity // 8)) & self._mask
         place = (self._base + last * RECORD.size) // 4
         return self._words, place, self._words[place]
 

@@ -122,13 +122,13 @@ def test_a_reader_that_is_overtaken_counts_what_it_lost_and_goes_on(
 ) -> None:
     write.record(Kind.STEP, 0, 0, 1)
     read()
-    for n in range(10_000):
+    for n in range(20_000):
         write.record(Kind.STEP, 0, n, n + 1)
     got = [record.t0 for record in records(read())]
-    assert got == list(range(got[0], 10_000))
-    assert 10_000 - 4096 <= got[0] <= 10_000 - 4096 + 100
-    write.record(Kind.STEP, 0, 10_000, 10_001)
-    assert [record.t0 for record in records(read())] == [10_000]
+    assert got == list(range(got[0], 20_000))
+    assert 20_000 - 16_384 <= got[0] <= 20_000 - 16_384 + 100
+    write.record(Kind.STEP, 0, 20_000, 20_001)
+    assert [record.t0 for record in records(read())] == [20_000]
 
 
 def test_the_number_of_a_record_may_run_over(write: Any, rings: Path) -> None:
@@ -273,11 +273,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_few_records_wait_and_many_do_not(write: Any, read: Callable[[], list[Reading]]) -> None:
     write.record(Kind.STEP, 0, 1, 2)
     assert len(records(read())) == 1  # the tick on which a process comes reads it
-    for n in range(4096 // loader.PRESSING - 1):
+    for n in range(loader.PRESSING - 1):
         write.record(Kind.STEP, 0, n, n + 1)
         assert records(read()) == []
     write.record(Kind.STEP, 0, 5, 6)
-    assert len(records(read())) == 4096 // loader.PRESSING
+    assert len(records(read())) == loader.PRESSING
 
 
 @pytest.mark.usefixtures("patient")
@@ -339,17 +339,17 @@ def test_what_was_lost_is_told_of_its_process_and_of_all_when_it_ends(
 ) -> None:
     """Who reads a ring only once it is over has no beat left to count in."""
     write.begin(lambda: {"n": "process"})
-    for n in range(10_000):
+    for n in range(30_000):
         write.record(Kind.BATCH, n, n + 1, n)
     (told,) = [r for r in read() if isinstance(r, Note) and r.fields["n"] == "lost"]
-    assert 5_000 < int(str(told.fields["records"])) < 10_000
-    for n in range(5_000):
+    assert 13_000 < int(str(told.fields["records"])) < 14_000
+    for n in range(20_000):
         write.record(Kind.BATCH, n, n + 1, n)
     probe = loader.Rings(Target(os.getpid(), dict, rings=rings))
     probe.tick()
     (process,) = probe.alive
     readings: list[Reading] = []
-    for n in range(5_000):
+    for n in range(20_000):
         write.record(Kind.BATCH, n, n + 1, n)
     probe._bury(process, readings)
     told_last = sum(int(str(r.fields["records"])) for r in readings if isinstance(r, Note) and r.fields["n"] == "lost")

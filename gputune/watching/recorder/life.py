@@ -20,7 +20,6 @@ from gputune.launch.run import WatchedRun, restored
 from gputune.launch.steering import FILE
 from gputune.verdict.building import Verdict
 from gputune.verdict.document import RECORDING, Tuned
-from gputune.watching.recorder import yielding
 from gputune.watching.recorder.end import End
 from gputune.watching.recorder.gate import Gate
 from gputune.watching.recorder.live import LiveWriter
@@ -72,7 +71,7 @@ class Life:
         """Record until the command has ended, then say what was found."""
         own_cpu = None
         if not self._end.wait(GLANCE) or self._has_guests():
-            own_cpu = yielding.apart(self._measure)
+            own_cpu = self._measure()
         self._gather(self._held)
         ended = self._end.result()
         outcome = RunOutcome(self._own(), ended, alone=self._end.alone)

@@ -21,8 +21,9 @@ now = time.monotonic_ns
 MAGIC = b"GPUTUNE1"
 VERSION = 1
 NOTES_AT = 4096
-# capacity in records and size of the notes; a worker writes one record a batch, and there may be many workers
-SIZES = {"main": (4096, 61440), "worker": (1024, 4096)}
+# Capacity in records and size of the notes. A training of thousands of steps a second writes a record in 0.1 ms, and
+# where others use the CPUs its reader may get none for a second; a worker writes one a batch, and there may be many.
+SIZES = {"main": (16384, 61440), "worker": (1024, 4096)}
 STEERED = 8  # times the notes of a training that may be told many things, and answers each
 IS_WORKER, HAS_TORCH = 1, 2
 TOO_MANY = 100  # swallowed errors after which staying would be rude
