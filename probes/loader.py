@@ -564,6 +564,10 @@ class Rings:
 
     def _drain(self, process: GuestProcess, ring: Ring, t: int, readings: list[Reading], *, beat: bool) -> None:
         events = ring.drain(process.index)
+        if beat or (events and not ring.worker):  # one that is no fork has its ring before it is a worker
+            ring.look()
+            if process.told is not None and process.told.role != process.role:
+                self._tell(process, 0, readings)
         readings += self._notes(process, ring)  # first: records speak of loaders that notes describe
         self._lose(process, ring, readings)
         if events:
@@ -571,12 +575,8 @@ class Rings:
             readings += events
             if not ring.worker:
                 self._count(process, events)
-        if beat:
-            ring.look()
-            if process.told is not None and process.told.role != process.role:
-                self._tell(process, 0, readings)
-            if t - process.moved >= BEAT or ring.since != process.opened.since:
-                self._open(process, ring, readings)
+        if beat and (t - process.moved >= BEAT or ring.since != process.opened.since):
+            self._open(process, ring, readings)
 
     def _notes(self, process: GuestProcess, ring: Ring) -> list[Reading]:
         return [Note(process.index, fields) for fields in ring.notes()]
@@ -625,8 +625,6 @@ class Rings:
             self._lost += ring.lost
             self._errors += ring.errors
             files += ring.files
-        if ring is not None and process.told is not None and process.told.role != process.role:
-            process.told = None  # a worker that lived between two beats
         self._tell(process, ended, readings)
         if process.fd >= 0:
             self._poll.unregister(process.fd)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from gputune.core import plugins
 from gputune.core.hygiene import mask
@@ -35,6 +36,16 @@ GRACE_S = 10.0  # s after a Ctrl-C for its `finally`
 LAST_S = 3.0  # s more, after a SIGTERM, for who is deaf to a Ctrl-C
 FIRST_TO_GO = "1000"  # where memory is over, the kernel ends a trial, and all that it has started, before others
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
+
+
+class ProcessMemory(NamedTuple):
+    """B of memory of a process: what it answers for (PSS), and what its end gives back, for nobody shares it.
+
+    Batches lie in shared memory, which is no process's `own`.
+    """
+
+    held: int
+    own: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +82,7 @@ class LiveStart:
     ) -> None:
         self.log = _log(plan.folder, name)
         self.timeline = Timeline(whole=plan.whole)
-        self.worker: int | None = None  # B of one worker, the mean of all, when its memory was looked at
+        self.worker: ProcessMemory | None = None  # of one worker, the mean of all, when memory was looked at
         self.began = time.monotonic()
         self._rings = folders.rings()
         self._lock = -1
@@ -162,21 +173,21 @@ class LiveStart:
         A worker that was just forked has said nothing yet, but halves what its parent answers for. So it is looked at
         until nobody came or left between two looks; None too where they never cease, or fewer `workers` are there.
         """
-        before: dict[int, int] = {}
+        before: dict[int, ProcessMemory] = {}
         for _ in range(LOOKS):
-            held = self._held()
-            if held.keys() == before.keys():
-                loading = [held[pid] for pid, role in self._tree.pids().items() if role == "worker" and pid in held]
-                self.worker = sum(loading) // len(loading) if loading else None
-                return sum(held.values()) or None if len(loading) >= workers else None
-            before = held
+            found = self._held()
+            if found.keys() == before.keys():
+                loading = [found[pid] for pid, role in self._tree.pids().items() if role == "worker" and pid in found]
+                self.worker = _mean(loading) if loading else None
+                return sum(each.held for each in found.values()) or None if len(loading) >= workers else None
+            before = found
         return None
 
-    def _held(self) -> dict[int, int]:
-        """Return the B of each of its processes that holds anything: one that has ended may wait to be reaped."""
+    def _held(self) -> dict[int, ProcessMemory]:
+        """Return the memory of each of its processes that holds any: one that has ended may wait to be reaped."""
         self._tree.refresh()
         found = {pid: _held(pid) for pid in {*self._tree.pids(), *self.timeline.pids.values()}}
-        return {pid: size for pid, size in found.items() if size}
+        return {pid: each for pid, each in found.items() if each.held}
 
     def interrupt(self, among: Set[int] | None = None) -> None:
         """Send its training processes, or those `among` them, a Ctrl-C, once: their `finally` and `atexit` run.
@@ -283,7 +294,12 @@ def _started(
     return process
 
 
-def _held(pid: int) -> int:
-    rollup = read_bytes(f"/proc/{pid}/smaps_rollup")
-    at = rollup.find(b"\nPss:")
-    return int(rollup[at + 5 :].split(None, 1)[0]) * 1024 if at >= 0 else 0
+def _mean(found: Sequence[ProcessMemory]) -> ProcessMemory:
+    return ProcessMemory(*(sum(each) // len(found) for each in zip(*found, strict=True)))
+
+
+def _held(pid: int) -> ProcessMemory:
+    rows = [row.split() for row in read_bytes(f"/proc/{pid}/smaps_rollup").splitlines()[1:]]
+    told = {row[0]: int(row[1]) * 1024 for row in rows if row[2:] == [b"kB"]}
+    alone = sum(told.get(name, 0) for name in (b"Private_Clean:", b"Private_Dirty:", b"Private_Hugetlb:"))
+    return ProcessMemory(told.get(b"Pss:", 0), max(0, alone - told.get(b"Pss_Shmem:", 0)))

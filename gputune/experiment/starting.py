@@ -20,7 +20,7 @@ from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.core.sample import Json
 from gputune.experiment.filling import ran_out, shortage
-from gputune.experiment.living import GRACE_S, LiveStart, StartPlan
+from gputune.experiment.living import GRACE_S, LiveStart, ProcessMemory, StartPlan
 from gputune.experiment.measured import scatter
 from gputune.experiment.rungs import RUNGS
 from gputune.experiment.timeline import WARM_UP
@@ -116,8 +116,8 @@ class Start:
     cause: Cause = Cause.UNKNOWN
     seconds: float = 0.0  # all of it, start-up included
     looped: float = 0.0  # s from its first batch to its last
-    memory: int | None = None  # B that its processes held (PSS) soon after its first batch; None: not seen
-    worker: int | None = None  # B of one worker then (PSS)
+    memory: int | None = None  # B that its processes held (PSS) once all workers had made batches; None: not seen
+    worker: ProcessMemory | None = None  # of one worker then
     batches: int = 0
     exit_code: int | None = None
     over: bool = False  # its time was up: it did not end by itself
@@ -222,12 +222,15 @@ def _follow(
     """Wait until it has ended; return why it has to be ended from here (else nothing), and what memory it held."""
     first = 0.0
     memory = None
+    whole = False  # memory was looked at with all workers at work
     left = Stragglers()
     while live.beat():
         if not first and live.timeline.came_to(where):
             first = live.seconds
-        if first and memory is None and live.seconds - first > SETTLED_S:
-            memory = live.memory()
+        if first and live.seconds - first > SETTLED_S and (memory is None or not whole):
+            delivered = live.timeline.delivered(where)
+            if memory is None or delivered:
+                memory, whole = live.memory() or memory, delivered
         if first and hopes is not None:
             hopes.look(live, where, live.seconds - first, plan.seconds)
         if not first and live.seconds > within:

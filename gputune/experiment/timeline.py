@@ -235,6 +235,14 @@ class Timeline:
             return 0
         return workers * (prefetch if isinstance(prefetch, int) else TYPICAL_PREFETCH)
 
+    def delivered(self, where: str) -> bool:
+        """Return whether more batches came of the loader at `where` than its workers make ahead: all are at work then.
+
+        Without a place, of the loader that most batches came of.
+        """
+        place = where or max(self._lines, key=self.batches, default="")
+        return self.batches(place) > self.queue(place)
+
     def counted(self, where: str, begin: int) -> int:
         """Return how many batches came since `begin` (ns), to the process that had fewest of those that live.
 

@@ -113,7 +113,7 @@ class Gatherer:
             self.host.note(note.fields)
         elif note.fields.get("n") == "raised":  # before it has trained, too
             self._raised[note.process] = note.fields
-        elif note.process in self._trainings:
+        elif note.process in self._trainings and self._guests[note.process].role != "worker":
             self._trainings[note.process].note(note.fields)
         else:
             self._early.setdefault(note.process, []).append(note)

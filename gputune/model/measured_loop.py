@@ -270,7 +270,7 @@ class MeasuredLoop:
 
     def queued_batches(self) -> float:
         """Return how many finished batches of this rank find room in /dev/shm; endless where that is not known."""
-        free, size = self.run.machine.shm_free, self.loader.batch_bytes
+        free, size = self.run.machine.shm_free, self.loader.batch_bytes if self.loader.batch_shared else None
         if free is None or not size:
             return float(CANDIDATES[-1] * PREFETCHES[-1])
         return free * ROOM / size / self.run.machine.ranks

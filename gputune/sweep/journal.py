@@ -19,6 +19,7 @@ from gputune.core import opening
 from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
 from gputune.core.sample import Json
+from gputune.experiment.living import ProcessMemory
 from gputune.experiment.script import Script
 from gputune.experiment.starting import Cause, Start, State
 from gputune.features import Features
@@ -185,6 +186,7 @@ class Remembered(msgspec.Struct, kw_only=True):
     apart: dict[str, int] = {}
     node: str = ""
     cause: Cause = Cause.UNKNOWN
+    worker: ProcessMemory | None = None
 
     def start(self, run: Features) -> Start:
         """Return the start, with its features."""

@@ -9,6 +9,7 @@ on.
 from dataclasses import dataclass, replace
 
 from gputune.core.figures import size
+from gputune.experiment.living import ProcessMemory
 from gputune.features import Loader
 from gputune.features.concurrent_loaders import ALONE, Company
 from gputune.model.headroom import left
@@ -28,8 +29,9 @@ class Limits:
     workers: int  # of one loader
     batches: float  # that find room in /dev/shm
     memory: float | None  # B left to this rank beside what it takes now; None: not known
-    worker: int  # B that one worker takes
-    batch: int  # B of one batch
+    worker: int  # B that one worker more takes
+    own: int = 0  # B that one worker less leaves: what it shares with others stays
+    batch: int | None  # B of one batch in /dev/shm, 0 where none lies there; None: not known, and nothing is said of it
     script: LoaderSetting
     shared: bool = True  # a stream that does not share itself out gets no second worker
     company: Company = ALONE
@@ -43,8 +45,9 @@ class Limits:
             return f"the CPUs of this job have work for {self.workers} workers at most{_among(self.company.training)}"
         queued = self._queued(wanted)
         if wanted.num_workers and queued > self.batches:
-            return f"{queued} batches of {size(self.batch)} do not fit into /dev/shm{_among(self.company.iterated)}"
-        more = self.needs(wanted) - self._taken
+            loaders = _among(self.company.iterated)
+            return f"{queued} batches of {size(self.batch or 0)} do not fit into /dev/shm{loaders}"
+        more = self.more(wanted)
         if self.memory is not None and more > self.memory:
             loaders = _among(self.loaders(wanted))
             return f"it would take {size(more)} more memory{loaders}, and {size(self.memory)} may be used"
@@ -58,26 +61,34 @@ class Limits:
         """Return how many loaders of the line have workers at once under a setting."""
         return self.company.built if wanted.persistent_workers else self.company.iterated
 
-    def needs(self, wanted: LoaderSetting) -> float:
-        """Return the B of memory that workers and queues of a setting take, in one rank, in all loaders at once."""
-        return self.loaders(wanted) * wanted.num_workers * self.worker + self.shm(wanted)
+    def more(self, wanted: LoaderSetting) -> int:
+        """Return the B of memory that workers and queues of a setting take beyond the script's, in one rank.
 
-    @property
-    def _taken(self) -> float:
-        """Return how many B of them are in use already."""
+        In all loaders at once. Fewer workers leave what was theirs alone; a queue of batches of unknown size counts
+        nothing.
+        """
         own = self.script
-        return self.running * (own.num_workers * self.worker + _at_once(own) * self.batch)
+        queues = (self._queued(wanted) - self.running * _at_once(own)) * (self.batch or 0)
+        return self.of_workers(wanted) + queues
+
+    def of_workers(self, wanted: LoaderSetting) -> int:
+        """Return the B of these that are the workers'."""
+        workers = self.loaders(wanted) * wanted.num_workers - self.running * self.script.num_workers
+        return workers * (self.worker if workers > 0 else self.own)
 
     def trifling(self, wanted: LoaderSetting) -> bool:
         """Return whether full queues of a setting are known to take next to nothing of what is left."""
         if not self.batch or self.memory is None:
             return False
         queued = self._queued(wanted)
-        return self.shm(wanted) <= TRIFLE * self.memory and queued <= TRIFLE * self.batches
+        return queued * self.batch <= TRIFLE * self.memory and queued <= TRIFLE * self.batches
 
-    def shm(self, wanted: LoaderSetting) -> int:
-        """Return the B of /dev/shm that full queues of a setting take, in one rank, in all loaders at once."""
-        return self._queued(wanted) * self.batch
+    def shm(self, wanted: LoaderSetting) -> int | None:
+        """Return the B of /dev/shm that full queues of a setting take, in one rank, in all loaders at once.
+
+        None where it is not known how large a batch is.
+        """
+        return None if self.batch is None else self._queued(wanted) * self.batch
 
     def _queued(self, wanted: LoaderSetting) -> int:
         """Return how many batches lie in /dev/shm, in one rank, in all loaders at once."""
@@ -94,7 +105,11 @@ def _among(loaders: int) -> str:
 
 
 def limits(
-    outlook: Outlook, script: LoaderSetting, held: int | None, company: Company = ALONE, each: int | None = None
+    outlook: Outlook,
+    script: LoaderSetting,
+    held: int | None,
+    company: Company = ALONE,
+    each: ProcessMemory | None = None,
 ) -> Limits:
     """Return the limits as the profile shows them.
 
@@ -109,7 +124,8 @@ def limits(
         workers=max(1, min(CANDIDATES[-1], workers)),
         batches=outlook.queued_batches() * smaller,
         memory=None if found is None else USABLE_SHARE * found[1] / machine.ranks,
-        worker=_worker(loader, each or 0, held, machine.ranks),
+        worker=_worker(loader, each.held if each else 0, held, machine.ranks),
+        own=each.own if each else 0,
         batch=batch,
         script=script,
         shared=not loader.iterable or bool(loader.shards),
@@ -118,11 +134,14 @@ def limits(
     )
 
 
-def _batch(outlook: Outlook) -> int:
-    """Return the B of the largest batch that the line's loaders have made, in /dev/shm; 0 where it is not there."""
+def _batch(outlook: Outlook) -> int | None:
+    """Return the B of the largest batch that the line's loaders have made, in /dev/shm; 0 where it is not there.
+
+    None where none of them was measured, for it has no parts that are known.
+    """
     where = outlook.loader.where
-    mine = [x for x in outlook.process.loaders if x.where == where and x.batch_shared]
-    return max((x.batch_bytes_most or 0 for x in mine), default=0)
+    mine = [x for x in outlook.process.loaders if x.where == where and x.batch_bytes_most]
+    return max(((x.batch_bytes_most or 0) if x.batch_shared else 0 for x in mine), default=None)
 
 
 def _idle(outlook: Outlook, beside: int) -> int:

@@ -48,6 +48,10 @@ SHARED = (
     "other loaders are built at {where} too, for validation say: only the one that trains was measured, and what is "
     "set there is set for all of them{at_once}"
 )
+UNSEEN = (
+    "how large its batches are was not seen: that the queue of the best settings fits into /dev/shm and memory, once "
+    "full, was not checked"
+)
 AT_ONCE = "; memory and /dev/shm have room for the {loaders} that live at once"
 
 Tell = Callable[[str], None]
@@ -347,6 +351,8 @@ class Sweeper:
         self.says += not_taken
         if here is not own and order(winner, baseline) is not RateOrder.FASTER:
             winner = baseline
+        if limits.batch is None and winner.setting.queue > own.script.queue:
+            self.says.append(UNSEEN)
         if (own.shared or limits.company.built > 1) and winner.setting != own.script:
             loaders = limits.loaders(winner.setting)
             at_once = AT_ONCE.format(loaders=loaders) if loaders > 1 and winner.setting.num_workers else ""

@@ -321,3 +321,14 @@ def test_ranks_have_a_device_each() -> None:
     loops, found = [steady(0.001, work, process=rank) for rank, work in enumerate((0.030, 0.031))], timeline(0, 1)
     found.take([event for loop in loops for event in loop.events(100)])
     assert harmonic_mean(found.rates(PLACE, 5)) == pytest.approx(8 / 0.030 + 8 / 0.031, rel=0.02)
+
+
+def test_all_workers_are_at_work_once_more_came_than_they_make_ahead() -> None:
+    found = timeline(0, workers=3)  # two batches ahead each
+    assert not found.delivered("")
+    found.take([batch(0, float(n)) for n in range(6)])
+    assert not found.delivered(PLACE)
+    assert not found.delivered("")
+    found.take([batch(0, 7.0)])
+    assert found.delivered(PLACE)
+    assert found.delivered("")

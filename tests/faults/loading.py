@@ -5,7 +5,6 @@ FILE holds JSON: `do` (`fail` or `forecast`), which settings, and which control 
 
 import json
 import os
-import statistics
 import sys
 import time
 from dataclasses import replace
@@ -14,15 +13,14 @@ from typing import Any
 
 from gputune.experiment.living import LiveStart
 from gputune.experiment.script import Script
-from gputune.sweep.limits import Limits
 from gputune.sweep.profile import profile
 from gputune.sweep.settings import LoaderSetting, setting
 from gputune.sweep.starter import Starter
 
 SHM = "/dev/shm"
-FULL_S = 1.5  # s after its first batch until queues are full: a step takes ten times as long as a batch
-LOOKS = 9  # at /dev/shm, a beat apart
-LATE_S = 60.0  # s for its first batch
+HOLD = Path("hold")  # while it is there, the training stands in a step: its queues fill
+LOOKS = 5  # at /dev/shm, a beat apart, that show the same: they are full
+LATE_S = 60.0  # s for a start to come to that
 
 
 def starter(asked: dict[str, Any]) -> Starter:
@@ -58,7 +56,7 @@ def forecast(asked: dict[str, Any]) -> dict[str, object]:
     limits = replace(limits, memory=asked["budget"] * limits.worker)
     own = setting(**asked["own"])
     among = [replace(own, num_workers=workers, prefetch_factor=prefetch) for workers, prefetch in asked["among"]]
-    wanted = max((each for each in among if not limits.refuses(each)), key=limits.needs, default=own)
+    wanted = max((each for each in among if not limits.refuses(each)), key=limits.more, default=own)
     held, shm = seen(who, wanted)
     who.close()
     return {
@@ -66,35 +64,31 @@ def forecast(asked: dict[str, Any]) -> dict[str, object]:
         "shm": shm,
         "shm_predicted": limits.shm(wanted),
         "pss": held,
-        "pss_predicted": predicted(first.memory or 0, limits, own, wanted),
+        "pss_predicted": (first.memory or 0) + limits.of_workers(wanted),
         "own_pss": first.memory,
-        "more": held + shm - (first.memory or 0) - limits.shm(own),
+        "more": held + shm - (first.memory or 0) - (limits.shm(own) or 0),
         "memory": limits.memory,
         "worker": limits.worker,
-        "room": limits.batches * limits.batch,
+        "worker_own": limits.own,
+        "room": limits.batches * (limits.batch or 0),
     }
 
 
-def predicted(held: int, limits: Limits, own: LoaderSetting, wanted: LoaderSetting) -> float:
-    """Return the PSS that a setting is believed to have: all that is no queue."""
-    return held + limits.needs(wanted) - limits.shm(wanted) - limits.needs(own) + limits.shm(own)
-
-
 def seen(who: Starter, wanted: LoaderSetting) -> tuple[int, int]:
-    """Return the PSS and the B of /dev/shm that a start holds with full queues, mostly."""
-    live: LiveStart = who.live(who.plan(seconds=30.0), "wanted", wanted)
+    """Return the PSS and the B of /dev/shm that a start holds with full queues, while its training stands in a step."""
+    live: LiveStart = who.live(who.plan(seconds=LATE_S), "wanted", wanted)
     try:
-        first, looks = 0.0, []
-        while live.beat():
-            first = first or (live.seconds if live.timeline.came_to(who.where) else 0.0)
-            if first and live.seconds - first > FULL_S:
-                looks.append(shared(live))  # between two batches there is one more or less for a moment
-            if len(looks) == LOOKS:
-                return live.memory() or 0, int(statistics.median(looks))
-            if live.seconds > LATE_S:
-                break
-        raise RuntimeError(live.log.read_text())
+        looks: list[int] = []
+        while live.beat() and live.seconds < LATE_S:
+            if live.timeline.delivered(who.where):
+                HOLD.touch()
+                looks.append(shared(live))
+            steady = len(looks) >= LOOKS and len(set(looks[-LOOKS:])) == 1
+            if steady and (held := live.memory(wanted.num_workers)):
+                return held, looks[-1]
+        raise RuntimeError(f"{looks}: {live.log.read_text()}")
     finally:
+        HOLD.unlink(missing_ok=True)
         live.end()
 
 

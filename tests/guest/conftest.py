@@ -45,6 +45,16 @@ class Watched:
     def workers(self) -> list[int]:
         return [p for p, guest in self.guests.items() if guest.role == "worker"]
 
+    def role_before_records(self, process: int) -> str | None:
+        """Return what was known of a process as its first record came, for who takes it asks whose it is."""
+        told = None
+        for reading in self.readings:
+            if isinstance(reading, Guest) and reading.process == process:
+                told = reading.role
+            elif isinstance(reading, Event) and reading.process == process:
+                break
+        return told
+
     def notes(self, kind: str) -> list[dict[str, Json]]:
         return [r.fields for r in self.readings if isinstance(r, Note) and r.fields.get("n") == kind]
 

@@ -60,6 +60,7 @@ if __name__ == "__main__":
     assert (note["start_method"], note["where"], note["length"]) == (method, "train.py:18", 6)
     members = run.records(Kind.MEMBER)
     assert {m.b for m in members} == {run.guests[worker].pid for worker in run.workers}
+    assert all(run.role_before_records(worker) == "worker" for worker in run.workers)
     fetched = [f for worker in run.workers for f in run.records(Kind.FETCH, worker)]
     assert sorted(f.c for f in fetched) == [2, 4, 4, 4, 4, 4]
     assert all(f.a > 0 and f.t1 > f.t0 and 0 <= f.d <= f.t1 - f.t0 for f in fetched)
@@ -103,6 +104,44 @@ if __name__ == "__main__":
     run = watched(HEAD + code).healthy()
     assert [bool(f.code & FetchCode.PLAIN) for f in run.records(Kind.FETCH)] == [False, False, True]
     assert [f.code >> 8 for f in run.records(Kind.FETCH)][-1] == 1
+
+
+KINDS = {
+    "a named tuple": "Pair(x, 1)",
+    "a dict of its own kind": "collections.OrderedDict(x=x)",
+    "a mapping with a dict inside": "collections.UserDict(x=x)",
+    "a list of its own kind": "Own([x, x[:0]])",
+    "a class with attributes, itself among them": "Batch(x)",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_the_bytes_of_a_batch_of_any_kind_are_counted_without_running_its_code(
+    watched: Callable[..., Any], kind: str
+) -> None:
+    code = """
+import collections
+Pair = collections.namedtuple("Pair", "x y")
+
+class Own(list):
+    def __iter__(self): raise AssertionError("it was asked")
+    __getitem__ = __len__ = __iter__
+
+class Batch:
+    def __init__(self, x):
+        self.x, self.name, self.own = x, None, self
+
+def each(items):
+    x = torch.zeros(1000)
+    return KIND
+
+if __name__ == "__main__":
+    assert len(list(DataLoader(Numbers(), batch_size=22, collate_fn=each))) == 1
+"""
+    run = watched(HEAD + code.replace("KIND", kind)).healthy()
+    (fetch,) = run.records(Kind.FETCH)
+    assert fetch.e == 4000
+    assert not fetch.code & FetchCode.PLAIN
 
 
 def test_the_tensors_of_a_batch_are_counted(watched: Callable[..., Any]) -> None:

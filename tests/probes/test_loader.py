@@ -109,6 +109,19 @@ def test_notes_come_before_the_records_that_speak_of_them(write: Any, read: Call
     assert readings[0] == Note(0, {"n": "loader", "id": 1, "where": "trän.py:4"})
 
 
+def test_a_process_that_becomes_a_worker_is_one_before_its_records(
+    write: Any, read: Callable[[], list[Reading]]
+) -> None:
+    write.begin(lambda: {"n": "process"})  # a spawned one imports torch before it is told that it is to load
+    assert [r.role for r in read() if isinstance(r, Guest)] == ["main"]
+    write.become_worker()
+    write.note(n="worker", threads=1)
+    write.record(Kind.FETCH, 0, 1, 2)
+    told = [r for r in read() if isinstance(r, Guest | Note | Event)]
+    assert [type(r) for r in told] == [Guest, Note, Event]
+    assert told[0].role == "worker"
+
+
 def test_notes_that_do_not_fit_are_dropped_whole(write: Any, read: Callable[[], list[Reading]]) -> None:
     for n in range(100):
         write.note(n="site", id=n, what="x" * 1000)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gputune.core.pace import Pace
+from gputune.experiment.living import ProcessMemory
 from gputune.experiment.script import Script
 from gputune.experiment.starting import Start, State
 from gputune.features import Features, Machine
@@ -78,12 +79,12 @@ def test_a_start_is_remembered_with_all_that_is_told_of_it_elsewhere(tmp_path: P
     run = Features(command=("t",), wall=1.0, machine=Machine(cpus=2, cpus_seen=2))
     made = Start(
         state=State.OK, log="1.log", rates=rates, pace=Pace(100.0, parts=rates), run=run,
-        notes=({"n": "trial", "batches": 9},), company=Company(training=2),
+        notes=({"n": "trial", "batches": 9},), company=Company(training=2), worker=ProcessMemory(9, 4),
     )  # fmt: skip
     assert begun(tmp_path, identity(SCRIPT), []).start("profile", lambda: made) is made
     told = resumed(SCRIPT, identity(SCRIPT), tmp_path).start("profile", pytest.fail)
-    assert (told.state, told.rates, told.run, told.notes, told.company) == (
-        State.OK, rates, run, made.notes, made.company,
+    assert (told.state, told.rates, told.run, told.notes, told.company, told.worker) == (
+        State.OK, rates, run, made.notes, made.company, made.worker,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gputune.experiment.living import ProcessMemory
 from gputune.features.concurrent_loaders import Company
 from gputune.sweep.limits import Limits, limits
 from gputune.sweep.settings import LoaderSetting, setting
@@ -121,8 +122,35 @@ def test_a_queue_of_small_batches_takes_next_to_nothing() -> None:
     assert not replace(room, batch=0).trifling(workers(4, 2))  # how large its batches are is not known
 
 
+def test_fewer_workers_leave_only_what_nobody_shared_with_them() -> None:
+    own = workers(4)
+    room = replace(ROOMY, script=own, memory=50.0 * MIB, own=20 * MIB)
+    assert room.of_workers(workers(1)) == -3 * 20 * MIB
+    assert room.of_workers(workers(5)) == 200 * MIB
+    assert room.refuses(workers(1, 118)) == ""  # 110 MiB of batches more, and 60 of workers less
+    assert room.refuses(workers(1, 119)) != ""
+
+
+def test_a_batch_whose_size_was_not_seen_is_not_one_of_nothing() -> None:
+    opaque = made(MIB)
+    opaque.batch_bytes = opaque.batch_bytes_most = None
+    found = limits(looked(opaque), OWN, None)
+    assert found.batch is None
+    assert found.shm(workers(2)) is None
+    assert not replace(found, memory=1e9).trifling(workers(2))
+
+
+def test_a_batch_without_tensors_takes_nothing_of_shm() -> None:
+    plain = made(MIB)
+    plain.batch_shared = False
+    found = limits(looked(plain), OWN, None)
+    assert found.shm(workers(2)) == 0
+
+
 def test_a_worker_takes_what_it_held_when_all_was_looked_at() -> None:
     loader = made(MIB)  # whose reading says 200 MiB
-    assert limits(looked(loader), OWN, 700 * MIB, each=250 * MIB).worker == 250 * MIB
-    assert limits(looked(loader), OWN, 700 * MIB, each=50 * MIB).worker == 200 * MIB
+    more, less = ProcessMemory(250 * MIB, 90 * MIB), ProcessMemory(50 * MIB, 40 * MIB)
+    assert limits(looked(loader), OWN, 700 * MIB, each=more).worker == 250 * MIB
+    assert limits(looked(loader), OWN, 700 * MIB, each=more).own == 90 * MIB
+    assert limits(looked(loader), OWN, 700 * MIB, each=less).worker == 200 * MIB
     assert limits(looked(loader), OWN, 700 * MIB).worker == 200 * MIB

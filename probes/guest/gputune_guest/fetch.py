@@ -13,6 +13,7 @@ cpu_of_process = time.process_time_ns
 
 FIRST, EVERY = 3, 64  # batches whose bytes are counted: the first ones and each 64th, for counting walks the batch
 MOST = 4096  # parts of a batch that are looked at to count its bytes
+SIMPLE = (int, float, bool, type(None))  # of no bytes worth counting, and often many
 MANY = 127  # tensors of a batch beyond which they are not counted
 SHORT = 1_000_000  # ns; after a fetch in the training process shorter than this, only
 SELDOM = 16  # each 16th is asked how long it waited for a CPU: asking costs two system calls
@@ -82,8 +83,12 @@ def _queued(inline):
 
 
 def _bytes(data):
-    """Return the bytes of tensors, arrays and strings in lists, tuples and dicts, those of no tensors, and tensors."""
-    total, plain, tensors, looked, stack = 0, 0, 0, 0, [data]
+    """Return the bytes of tensors, arrays and strings in a batch, those of no tensors, and how many tensors.
+
+    Lists, tuples and dicts are looked into, theirs of their own kinds as well, and what else has attributes: all of it
+    is pickled for the training. None of their code is run for that.
+    """
+    total, plain, tensors, looked, stack, met = 0, 0, 0, 0, [data], set()
     while stack and looked < MOST:
         looked += 1
         part = stack.pop()
@@ -95,7 +100,7 @@ def _bytes(data):
         elif kind in (bytes, str):
             total += len(part)
             plain += len(part)
-        else:
+        elif kind not in SIMPLE:
             tensor = hasattr(part, "element_size")
             size = getattr(part, "nbytes", None)
             if size is None and tensor:  # of torch before 2
@@ -104,9 +109,24 @@ def _bytes(data):
                 total += size
                 plain += 0 if tensor else size
                 tensors += tensor
-            elif hasattr(part, "pin_memory"):  # a batch of a class of their own, as torch takes it
-                stack.extend(getattr(part, "__dict__", {}).values())
+            elif id(part) not in met:
+                met.add(id(part))
+                stack.extend(_within(part, kind))
     return total, plain, min(MANY, tensors)
+
+
+def _within(part, kind):
+    """Return what an object of a class of their own consists of: a named tuple, a mapping, a batch with attributes."""
+    found = []
+    if issubclass(kind, (list, tuple)):
+        base = list if issubclass(kind, list) else tuple
+        found += base.__getitem__(part, slice(MOST))
+    elif issubclass(kind, dict):
+        found += dict.values(part)
+    fields = getattr(part, "__dict__", None)
+    if type(fields) is dict:
+        found += fields.values()
+    return found
 
 
 def _fetch(original):

@@ -2,7 +2,8 @@
 
 A real training is profiled under its own settings, with /dev/shm of its own. Of settings drawn at random the largest is
 started that its limits allow, whose memory is drawn as well; what it holds with full queues is compared with both. Of
-PSS the forecast is a bound: forked workers share with each other what they have not yet touched, and will in the end.
+PSS the forecast is a bound: what workers share is reckoned as if each that comes had it for itself, and each that goes
+left it, for forked ones share with each other what they have not yet touched, and will in the end.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ SHM = 256 << 20  # B of /dev/shm
 COVERED = f'mount -t tmpfs -o size={SHM} none /dev/shm && exec "$@"'
 OWN_SHM = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", COVERED, "sh")
 TRAIN = """
-import time, torch
+import os, time, torch
 from torch.utils.data import DataLoader, Dataset
 METHOD, WORKERS, PREFETCH, BATCH, SIZE, CACHE = {told!r}
 
@@ -45,6 +46,7 @@ def main():
     for batch in loader:
         (weight - batch[:, :1]).square().mean().backward()
         time.sleep(0.02)
+        while os.path.exists("hold"): time.sleep(0.02)
 
 if __name__ == "__main__":
     torch.multiprocessing.set_start_method(METHOD)
@@ -84,6 +86,7 @@ def bench(folder: Path) -> Iterator[Case]:
         (home / "train.py").write_text(TRAIN.format(told=told))
         found = loaders.started(home, asked, OWN_SHM, f"{os.getpid()}-{number}-{time.monotonic_ns()}")
         words = f"{told}: {found}"
+        must(found["shm_predicted"] is not None, f"how large a batch is was not seen: {words}")
         beside = abs(float(str(found["shm_predicted"])) / max(1.0, float(str(found["shm"]))) - 1)
         must(float(str(found["more"])) <= float(str(found["memory"])), f"above its budget: {words}")
         must(beside <= NEAR, f"{beside:.1%} beside the forecast of /dev/shm: {words}")
