@@ -102,6 +102,11 @@ def hung(hangs: Sequence[str]) -> list[str]:
     return [f"the script seems to hang: {'; '.join(dict.fromkeys(hangs))}{also}"] if hangs else []
 
 
+def unchecked(wanted: LoaderSetting, limits: Limits) -> list[str]:
+    """Return what is said of a queue longer than the script's own that no trial has filled for sure."""
+    return [UNSEEN] if limits.batch is None and wanted.queue > limits.script.queue else []
+
+
 def chosen(found: Found, script: LoaderSetting, limits: Limits) -> tuple[SettingStats, list[str]]:
     """Return the best of what may be taken by what is known in the end, and that a better one may not, in sentences."""
     all_stats = found.all_stats.values()
@@ -351,8 +356,7 @@ class Sweeper:
         self.says += not_taken
         if here is not own and order(winner, baseline) is not RateOrder.FASTER:
             winner = baseline
-        if limits.batch is None and winner.setting.queue > own.script.queue:
-            self.says.append(UNSEEN)
+        self.says += unchecked(winner.setting, limits)
         if (own.shared or limits.company.built > 1) and winner.setting != own.script:
             loaders = limits.loaders(winner.setting)
             at_once = AT_ONCE.format(loaders=loaders) if loaders > 1 and winner.setting.num_workers else ""

@@ -190,6 +190,8 @@ def test_loaders_of_one_line_that_live_at_once_share_cpus_and_shared_memory() ->
 def test_unknown_shared_memory_bounds_nothing() -> None:
     assert outlook(loader(cpu=0.0, batch_bytes=1_000_000)).most_workers() == 64
     assert outlook(loader(cpu=0.0), shm_free=1).most_workers() == 64
+    without_tensors = loader(cpu=0.0, batch_bytes=1_000_000, batch_shared=False)  # through a pipe
+    assert outlook(without_tensors, shm_free=1).most_workers() == 64
 
 
 def test_a_large_batch_takes_longer_to_pass_the_queue() -> None:

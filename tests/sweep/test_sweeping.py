@@ -20,7 +20,7 @@ from gputune.sweep.profile import Profile
 from gputune.sweep.search import Found
 from gputune.sweep.settings import LoaderSetting, setting
 from gputune.sweep.steered import Steered
-from gputune.sweep.sweeping import Sweeper, SweepOptions, chosen, sweep
+from gputune.sweep.sweeping import Sweeper, SweepOptions, chosen, sweep, unchecked
 from gputune.sweep.visiting import NotSteered
 
 GIB = 1 << 30
@@ -49,6 +49,12 @@ def test_what_turns_out_not_to_fit_is_not_taken_and_said() -> None:
         "num_workers=8 prefetch_factor=2 is not taken: it would take 17.2 GB more memory with 2 loaders at once, "
         "and 9.66 GB may be used"
     ]
+
+
+def test_a_longer_queue_of_batches_whose_size_was_not_seen_is_said_to_be_unchecked() -> None:
+    unseen = replace(ROOM, batch=None, script=FOUR)
+    assert len(unchecked(EIGHT, unseen)) == 1
+    assert unchecked(FOUR, unseen) == unchecked(EIGHT, replace(ROOM, script=FOUR)) == []
 
 
 def sweeper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Sweeper:
