@@ -41,7 +41,7 @@ LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some second
 class ProcessMemory(NamedTuple):
     """B of memory of a process: what it answers for (PSS), and what its end gives back, for nobody shares it.
 
-    Batches lie in shared memory, which is no process's `own`.
+    Batches lie in shared memory, and pages of files can be had back at any time: neither is a process's `own`.
     """
 
     held: int
@@ -301,5 +301,5 @@ def _mean(found: Sequence[ProcessMemory]) -> ProcessMemory:
 def _held(pid: int) -> ProcessMemory:
     rows = [row.split() for row in read_bytes(f"/proc/{pid}/smaps_rollup").splitlines()[1:]]
     told = {row[0]: int(row[1]) * 1024 for row in rows if row[2:] == [b"kB"]}
-    alone = sum(told.get(name, 0) for name in (b"Private_Clean:", b"Private_Dirty:", b"Private_Hugetlb:"))
-    return ProcessMemory(told.get(b"Pss:", 0), max(0, alone - told.get(b"Pss_Shmem:", 0)))
+    own = told.get(b"Private_Dirty:", 0) - told.get(b"Pss_Shmem:", 0)
+    return ProcessMemory(told.get(b"Pss:", 0), max(0, own))

@@ -13,6 +13,7 @@ from typing import Any
 
 from gputune.experiment.living import LiveStart
 from gputune.experiment.script import Script
+from gputune.experiment.starting import Start, outcome
 from gputune.sweep.profile import profile
 from gputune.sweep.settings import LoaderSetting, setting
 from gputune.sweep.starter import Starter
@@ -50,32 +51,48 @@ def fail(asked: dict[str, Any]) -> dict[str, object]:
 def forecast(asked: dict[str, Any]) -> dict[str, object]:
     """Profile it as it is, then start the largest setting that a budget allows, and return what both held (B)."""
     who = starter(asked)
-    first = who.start(who.plan(seconds=30.0, batches=asked["batches"]), "profile")
-    found = profile(first, "train.py")
-    limits = replace(found.limits, workers=max(workers for workers, _ in asked["among"]))
+    first, own_files = profiled(who, asked["batches"])
+    limits = profile(first, "train.py").limits
+    limits = replace(limits, workers=max(workers for workers, _ in asked["among"]))
     limits = replace(limits, memory=asked["budget"] * limits.worker)
     own = setting(**asked["own"])
     among = [replace(own, num_workers=workers, prefetch_factor=prefetch) for workers, prefetch in asked["among"]]
     wanted = max((each for each in among if not limits.refuses(each)), key=limits.more, default=own)
     held, shm = seen(who, wanted)
     who.close()
+    own_held = (first.memory or 0) - own_files
     return {
         "wanted": wanted.words(),
         "shm": shm,
         "shm_predicted": limits.shm(wanted),
         "pss": held,
-        "pss_predicted": (first.memory or 0) + limits.of_workers(wanted),
-        "own_pss": first.memory,
-        "more": held + shm - (first.memory or 0) - (limits.shm(own) or 0),
+        "pss_predicted": own_held + limits.of_workers(wanted),
+        "own_pss": own_held,
+        "more": held + shm - own_held - (limits.shm(own) or 0),
         "memory": limits.memory,
-        "worker": limits.worker,
-        "worker_own": limits.own,
+        "worker": first.worker,
         "room": limits.batches * (limits.batch or 0),
     }
 
 
+def profiled(who: Starter, batches: int) -> tuple[Start, int]:
+    """Return what so many batches under its own settings show, as a sweep looks at them, and the PSS of its files."""
+    live: LiveStart = who.live(who.plan(seconds=LATE_S), "profile")
+    try:
+        while live.beat() and live.seconds < LATE_S:
+            if live.timeline.batches(who.where) >= batches and (held := live.memory()):
+                found = outcome(live, who.where)
+                return replace(found, memory=held, worker=live.worker, over=True), files(live)
+        raise RuntimeError(live.log.read_text())
+    finally:
+        live.end()
+
+
 def seen(who: Starter, wanted: LoaderSetting) -> tuple[int, int]:
-    """Return the PSS and the B of /dev/shm that a start holds with full queues, while its training stands in a step."""
+    """Return the PSS and the B of /dev/shm that a start holds with full queues, while its training stands in a step.
+
+    PSS without files: whoever else on the machine has torch takes a part of those, and leaves it.
+    """
     live: LiveStart = who.live(who.plan(seconds=LATE_S), "wanted", wanted)
     try:
         looks: list[int] = []
@@ -85,11 +102,17 @@ def seen(who: Starter, wanted: LoaderSetting) -> tuple[int, int]:
                 looks.append(shared(live))
             steady = len(looks) >= LOOKS and len(set(looks[-LOOKS:])) == 1
             if steady and (held := live.memory(wanted.num_workers)):
-                return held, looks[-1]
+                return held - files(live), looks[-1]
         raise RuntimeError(f"{looks}: {live.log.read_text()}")
     finally:
         HOLD.unlink(missing_ok=True)
         live.end()
+
+
+def files(live: LiveStart) -> int:
+    """Return the B of its PSS that are pages of files."""
+    rollups = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in live.timeline.pids.values())
+    return sum(int(row.split()[1]) * 1024 for text in rollups for row in text.splitlines() if "Pss_File:" in row)
 
 
 def shared(live: LiveStart) -> int:
