@@ -112,6 +112,7 @@ KINDS = {
     "a mapping with a dict inside": "collections.UserDict(x=x)",
     "a list of its own kind": "Own([x, x[:0]])",
     "a class with attributes, itself among them": "Batch(x)",
+    "a class with slots": "Slotted(x)",
 }
 
 
@@ -130,6 +131,11 @@ class Own(list):
 class Batch:
     def __init__(self, x):
         self.x, self.name, self.own = x, None, self
+
+class Slotted:
+    __slots__ = ("x", "never_set", "__weakref__")
+    def __init__(self, x):
+        self.x = x
 
 def each(items):
     x = torch.zeros(1000)

@@ -126,6 +126,10 @@ def _within(part, kind):
     fields = getattr(part, "__dict__", None)
     if type(fields) is dict:
         found += fields.values()
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
+        names = (slots,) if isinstance(slots, str) else slots
+        found += [getattr(part, name, None) for name in names if not name.startswith("__")]
     return found
 
 
