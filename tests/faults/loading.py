@@ -118,10 +118,18 @@ def files(live: LiveStart) -> int:
 def shared(live: LiveStart) -> int:
     """Return the B of batches in /dev/shm: without the rings, which have names, and locks, a page each."""
     found = os.statvfs(SHM)
-    named = sum(file.lstat().st_blocks * 512 for file in Path(SHM).rglob("*"))
+    named = sum(map(blocks, Path(SHM).rglob("*")))
     maps = (Path(f"/proc/{pid}/maps").read_text().splitlines() for pid in live.timeline.pids.values())
     locks = {line.split()[4] for lines in maps for line in lines if f"{SHM}/sem." in line}
     return (found.f_blocks - found.f_bfree) * found.f_frsize - named - len(locks) * found.f_frsize
+
+
+def blocks(file: Path) -> int:
+    """Return the B that a file takes; nothing of one that is gone by now, as torch's are once both sides have them."""
+    try:
+        return file.lstat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
 
 
 if __name__ == "__main__":
