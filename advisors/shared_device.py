@@ -70,10 +70,10 @@ def on_device(run: Features) -> float:
 
 def _may_work(process: Process) -> float:
     step = process.device_step
-    if step is None or step.compute is None or step.whole <= 0:
+    if step is None or step.works is None or step.whole <= 0:
         return 1.0
     timed = min(1.0, step.whole * process.steps / process.loop)
-    return 1 - timed * max(0.0, 1 - (step.compute + step.copying + step.crossing) / step.whole)
+    return 1 - timed * max(0.0, 1 - (step.works + step.copying) / step.whole)
 
 
 def waiting_for_data(run: Features) -> float:

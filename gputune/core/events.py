@@ -113,7 +113,8 @@ class Kind(IntEnum):
     #                   or how many processes have them all, and RUNNERS
 
     CROSSED = 22  # a timed step, t0 to t1 as its DEVICE, after it: a ns by the device's clock that its stream stood
-    #               for other devices of the process, and for what passes between them; code: DIVIDED; only where it did
+    #               for other devices of the process, and for what passes between them, b ns likewise for other ranks;
+    #               neither is in its SEGMENTs; code: DIVIDED; only where it did
 
 
 class SpanCode(IntEnum):

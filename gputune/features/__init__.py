@@ -501,7 +501,8 @@ class DeviceStep:
     between the two, `copying` s of copies from the host on the step's own stream, and the rest. `compute` s of that
     are kernels, as measured where they ran without a gap; None where they never did. `update` s of these came behind
     the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known. `crossing`
-    s it stood for other devices of the same process, and for what passes between them.
+    s it stood for other devices of the same process, and for what passes between them, `standing` s for other ranks;
+    where that is 0 it may not have been told apart, and `compute` has it.
     `read_waits` and `copy_waits` are s that the training thread stood for the device's work in reads and
     synchronizations, and before its copies began, `launch_waits` those in launches, as the device's queue was full;
     None where that cannot be told apart. `lag` s the device is behind the host at the end of the median step: none
@@ -519,6 +520,12 @@ class DeviceStep:
     update: float | None = None
     lag: float | None = None
     crossing: float = 0.0
+    standing: float = 0.0
+
+    @property
+    def works(self) -> float | None:
+        """Return the s of kernels and of standing for others, which on the device's clock is work; None if unknown."""
+        return None if self.compute is None else self.compute + self.crossing + self.standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -677,10 +684,10 @@ class Process:
     def kernels(self) -> float | None:
         """Return the s of kernels in a step, as measured where they ran without a gap; None where they never did.
 
-        What other devices of the same process do for it while this one waits is work of its devices as well.
+        What other devices of the same process do for it while this one waits is work of its devices as well, and so is
+        standing for other ranks, whose kernel spins.
         """
-        timed = self.device_step
-        return None if timed is None or timed.compute is None else timed.compute + timed.crossing
+        return None if self.device_step is None else self.device_step.works
 
     @property
     def steps(self) -> int:

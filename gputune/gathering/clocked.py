@@ -82,7 +82,7 @@ class Clocked:
     def __init__(self) -> None:
         self._gaps = self._steps = 0
         self._idle = self._work = 0  # ns
-        self._copied = self._read = self._stood = self._crossed = 0  # ns
+        self._copied = self._read = self._stood = self._crossed = self._met = 0  # ns
         self._lags: deque[int] = deque(
             maxlen=TIMINGS_KEPT
         )  # us that the device was behind at the end of a step, where known
@@ -96,12 +96,18 @@ class Clocked:
         if record.kind == Kind.SEGMENT:
             self._part(record)
         elif record.kind == Kind.CROSSED:
-            self._crossed += record.a if self._steps > WARM_UP and not record.code & SegmentCode.DIVIDED else 0
+            self._beside(record)
         elif record.kind == Kind.DEVICE and record.code & SegmentCode.DIVIDED:
             self._divided.step(record.c)
         else:
             self._queue.take(record)
             self._timed(record)
+
+    def _beside(self, record: Record) -> None:
+        """Take for how long the device stood for others in a step."""
+        if self._steps > WARM_UP and not record.code & SegmentCode.DIVIDED:
+            self._crossed += record.a
+            self._met += record.b
 
     def _part(self, record: Record) -> None:
         behind = record.d - 1 if record.d else None
@@ -152,6 +158,7 @@ class Clocked:
             starved=self._idle / gaps / NS,
             copying=self._copied / steps / NS,
             crossing=self._crossed / steps / NS,
+            standing=self._met / steps / NS,
             compute=parts.compute,
             update=parts.update,
             read_waits=self._read / steps / NS,

@@ -245,8 +245,8 @@ def device_floor(run: Features, process: Process, per_batch: float) -> float:
     kernel of a step, since it ran dry and the host has only begun to queue, goes where batches no longer come late.
     """
     timed = process.device_step
-    if timed is not None and timed.compute is not None:
-        return timed.compute + timed.copying + timed.crossing
+    if timed is not None and timed.works is not None:
+        return timed.works + timed.copying
     return device_time(run, process, per_batch) + for_others(run, process)
 
 

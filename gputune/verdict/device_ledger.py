@@ -29,9 +29,10 @@ def device_ledger(process: Process) -> Mapping[str, float]:
         return {}
     whole = _mean_step(process) or timed.whole
     left, found = whole, {}
-    wanted = [(COPIES, timed.copying), (COMMUNICATION, stood(process)), (OTHER, timed.crossing)]
+    untold = 0.0 if timed.standing else stood(process)  # in recordings where it is told of rounds alone
+    wanted = [(COPIES, timed.copying), (COMMUNICATION, timed.standing or untold), (OTHER, timed.crossing)]
     if timed.compute is not None:
-        wanted.append((COMPUTE, timed.compute - stood(process)))
+        wanted.append((COMPUTE, timed.compute - untold))
     for part, seconds in wanted:
         found[part] = min(left, max(0.0, seconds))
         left -= found[part]

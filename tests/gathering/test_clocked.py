@@ -16,8 +16,8 @@ def step(mask: int, copied: float = 0, read: float = 0, stood: float = 0) -> Rec
     return Record(Kind.DEVICE, 0, 0, 0, int(copied * MS), int(read * MS), int(stood * MS), 0, mask)
 
 
-def crossed(stood: float, code: int = 0) -> Record:
-    return Record(Kind.CROSSED, code, 0, 0, int(stood * MS), 0, 0, 0, 0)
+def crossed(stood: float, code: int = 0, met: float = 0) -> Record:
+    return Record(Kind.CROSSED, code, 0, 0, int(stood * MS), int(met * MS), 0, 0, 0)
 
 
 def part(mask: int, number: int, took: float, behind: float | None = None) -> Record:
@@ -58,6 +58,13 @@ def test_standing_for_other_devices_is_a_mean_of_all_steps_but_divided_ones() ->
         clocked.take(crossed(8, code=SegmentCode.DIVIDED if n % 4 else 0))
     assert clocked.told is not None
     assert clocked.told.crossing == pytest.approx(0.002)
+
+
+def test_standing_for_other_ranks_is_work_on_the_devices_clock_and_no_kernel() -> None:
+    told = fed(gap(0, 10), step(1), part(1, 0, took=5), crossed(1, met=4)).told
+    assert told is not None
+    assert (told.compute, told.crossing, told.standing) == pytest.approx((0.005, 0.001, 0.004))
+    assert told.works == pytest.approx(0.010)
 
 
 def test_work_is_the_sum_of_the_parts_of_a_step_once_each_was_measured() -> None:

@@ -123,3 +123,45 @@ def test_a_device_that_waits_for_its_host_stands_for_nobody(watched: Callable[..
     met = watched(SLOW_HOST).healthy().records(Kind.RENDEZVOUS)
     assert len(met) >= 10
     assert sum(r.e == 0 for r in met) >= 0.8 * len(met)
+
+
+IN_STEPS = (
+    CALLED[: CALLED.index("for number")]
+    + """
+import types
+from gputune_guest import ring, spans
+ring.here.phase, ring.here.trainer = None, spans.get_ident()
+optimizer = types.SimpleNamespace(count=0)
+for number in range(60):
+    cuda.work(0.004)
+    weight.sum().backward()
+    reduce(Part())
+    cuda.work(0.002)
+    optimizer.count += 1
+    device.clock.stepped(optimizer, ring.now())
+    while cuda.now > host() + 0.05: time.sleep(0.001)
+"""
+)
+
+
+def test_what_a_device_stands_in_a_timed_step_is_told_of_each_and_none_of_its_work(watched: Callable[..., Any]) -> None:
+    run = watched(IN_STEPS).healthy()
+    stood = [r.b for r in run.records(Kind.CROSSED)]
+    assert len(stood) > 35  # more than the rounds that are sampled
+    assert all(each == pytest.approx(5e6, abs=1e6) for each in stood[3:])
+    took = [r.a for r in run.records(Kind.SEGMENT)]
+    assert len(took) > 35
+    assert all(each == pytest.approx(6e6, abs=1e6) for each in took[3:])
+
+
+HALVES = """
+waits, goes_on = standing.gather(lambda: (cuda.work(0.004), use())), lambda: cuda.work(0.003)
+use = standing.over(goes_on)
+"""
+
+
+def test_a_stand_is_over_where_what_was_waited_for_is_used(watched: Callable[..., Any]) -> None:
+    code = CALLED.replace("weight = torch", HALVES + "weight = torch").replace("weight.sum()", "waits(); weight.sum()")
+    met = {r.a: r for r in watched(code).healthy().records(Kind.RENDEZVOUS)}
+    assert met[15].e == pytest.approx(9e6, abs=2e6)  # 4 in it, and the call's 5
+    assert met[15].d == pytest.approx(13e6, abs=2e6)

@@ -12,6 +12,7 @@ import pytest
 Maker = Callable[..., Any]
 SIMGPU = Path(__file__).parents[1] / "simgpu"
 POINTS = 0.02
+RATE = 25_000_000_000  # B/s of a link that is slow for the cards
 PATIENCE = 120.0  # s
 
 BOOKS = """
@@ -87,17 +88,50 @@ for n, batch in enumerate(DataLoader(Rows(), batch_size=16, num_workers=1, pin_m
 end()
 """
 
+RANKS = """
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+how, late = settings
+rank, wide = int(os.environ["RANK"]), 2048
+def books():
+    torch.cuda.synchronize()
+    return cards.booked(rank)
+torch.set_num_threads(1)
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+part = lambda: nn.Sequential(nn.Linear(wide, 4 * wide), nn.GELU(), nn.Linear(4 * wide, wide)).cuda()
+if how == "fully_shard":
+    model = nn.Sequential(*(fully_shard(part()) for _ in range(4)))
+    fully_shard(model)
+elif how == "FullyShardedDataParallel":
+    model = FullyShardedDataParallel(nn.Sequential(*(FullyShardedDataParallel(part()) for _ in range(4))))
+else:
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(*(part() for _ in range(4))), device_ids=[rank])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.zeros(1024, wide, device="cuda")
+for n in range(200):
+    if n == 10: begin()
+    if n % 3 == rank: time.sleep(late)
+    model(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+end()
+dist.destroy_process_group()
+"""
+
 
 def told(
-    machine: Any, *settings: object, training: str = TRAINING, **options: object
+    machine: Any, *settings: object, training: str = TRAINING, ranks: int = 1, **options: object
 ) -> tuple[dict[str, float], list[float]]:
-    """Return the device's ledger of a training under `gputune watch`, and what the card booked of its loop, ns."""
+    """Return the device's ledger of a training under `gputune watch`, and what its cards booked of its loop, ns."""
     (machine.folder / "train.py").write_text(BOOKS + training)
     verdict = machine.folder / "verdict.json"
     watch = [sys.executable, "-m", "gputune", "watch", "--json", verdict, "--out", machine.folder / "run"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+    script = [*torchrun, machine.folder / "train.py", json.dumps([str(SIMGPU), *settings])]
     done = subprocess.run(
-        [*watch, "--", machine._simcuda.PYTHON, machine.folder / "train.py", json.dumps([str(SIMGPU), *settings])],
-        env=machine.environment(**options),
+        [*watch, "--", machine._simcuda.PYTHON, *script],
+        env=machine.environment(**options) | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -105,7 +139,8 @@ def told(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(verdict.read_text())
-    return {row["part"]: row["share"] for row in document["device_ledger"]}, list(map(float, done.stdout.split()))
+    booked = [map(float, line.split()) for line in done.stdout.splitlines()]
+    return {row["part"]: row["share"] for row in document["device_ledger"]}, list(map(sum, zip(*booked, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -155,4 +190,27 @@ def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, h
         return
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
     rest = sum(ledger.get(part, 0.0) for part in ("copies", "other-device", "host-bound", "starved"))
+    assert rest == pytest.approx((copied + met + idle) / whole, abs=POINTS)
+
+
+@pytest.mark.parametrize(
+    ("how", "late"),
+    [
+        ("fully_shard", 0.0),
+        ("fully_shard", 0.06),
+        ("FullyShardedDataParallel", 0.0),
+        ("FullyShardedDataParallel", 0.06),
+        ("DistributedDataParallel", 0.06),
+    ],
+)
+def test_waiting_for_other_ranks_is_no_compute(machine: Maker, how: str, late: float) -> None:
+    made = machine(2)
+    for card in range(2):
+        made.cards.set(card, rate_link=RATE)
+    ledger, (kernel, copied, met, idle, whole) = told(made, how, late, training=RANKS, ranks=2)
+    print(how, late, ledger, kernel / whole, met / whole, idle / whole, whole)
+    assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
+    assert ledger["communication"] > 0.05
+    assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
+    rest = sum(ledger.get(part, 0.0) for part in ("copies", "communication", "host-bound", "starved"))
     assert rest == pytest.approx((copied + met + idle) / whole, abs=POINTS)

@@ -44,10 +44,11 @@ class Mark:
     and ends the process where that fails. So a child keeps for good what its parent had recorded.
     """
 
-    __slots__ = ("at", "done", "event", "pid", "t")
+    __slots__ = ("at", "done", "event", "pid", "shared", "t")
 
     def __init__(self, event):
         self.event, self.t, self.done, self.at = event, 0, 0, 0
+        self.shared = False  # two hold it: it is not used again
         self.pid = os.getpid()
 
     def __del__(self, getpid=os.getpid, hold=_hold):
@@ -242,6 +243,7 @@ class Clock:
                 self.asked = asked
                 break
             step, seen = self.pending.popleft(), now()
+            step.settle()
             marks = step.marks()
             for mark in marks:
                 self._place(mark)
@@ -267,9 +269,13 @@ class Clock:
     def _let_go(self, marks, following):
         """Keep the marks for other uses, but for the one that the next is placed from."""
         base, self.base = self.base, following
-        self.pool += [mark for mark in marks if mark is not following and mark is not base]
+        self.reuse(mark for mark in marks if mark is not following and mark is not base)
         if base is not following:
-            self.pool.append(base)
+            self.reuse([base])
+
+    def reuse(self, marks):
+        """Keep marks that nobody holds any more for other uses."""
+        self.pool += [mark for mark in marks if not mark.shared]
 
     def _tell(self, step):
         low, end = self.low, step.end
@@ -283,9 +289,9 @@ class Clock:
             ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
         copied, read, blocked = step.waits(low, self.copying)
         ring.record(DEVICE, code, step.start.t, end.t, copied, read, blocked, step.behind(low), step.mask())
-        stood = step.crossing(low)
-        if stood:
-            ring.record(CROSSED, code, step.start.t, end.t, stood, 0, 0, 0, 0)
+        crossed, met = joins.standing(step.crossings, low), joins.standing(step.meetings, low)
+        if crossed or met:
+            ring.record(CROSSED, code, step.start.t, end.t, crossed, met, 0, 0, 0)
         for segment, t0, t1, took, behind, held in step.segments(low):
             after = 0 if behind is None else 1 + behind
             ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, after, held, step.mask())

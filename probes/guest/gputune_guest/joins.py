@@ -13,7 +13,7 @@ now = ring.now
 here = ring.here
 MOST = 16  # joins of a step; of one with more the segments are not known
 PARTS = 31  # joins of one that is divided: a bit of a record's field for each segment
-MOST_CROSSINGS = 512  # of a step; of one with more the segments are not known
+MOST_CROSSINGS = 512  # of a step, and as many meetings; of one with more the segments are not known
 SIZES = 256  # of copies of which it is kept how long they take
 PROMPT = 20_000  # ns: an event that passes as soon as it is recorded found the device waiting for its host
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
@@ -23,6 +23,11 @@ def stood(before, after, low):
     """Return the ns that a stream stood between two marks; none where it was for its host, which was still queueing."""
     late = after.at + low - after.t
     return max(0, after.at - before.at) if late > PROMPT else 0
+
+
+def standing(stands, low):
+    """Return the ns that it stood between the two of each pair of marks, transfers included."""
+    return sum(stood(before, after, low) for before, after in stands)
 
 
 class _Join:
@@ -59,6 +64,7 @@ class Step:
             "inside",
             "joins",
             "lost",
+            "meetings",
             "number",
         ),
         *("returned", "start", "target", "tried"),
@@ -70,6 +76,7 @@ class Step:
         self.joins = []  # what the thread waited in
         self.copies = []  # (mark before, mark after, B) of copies that nobody waited for
         self.crossings = []  # (mark before, mark after) of what it waits for other devices in (peers.py)
+        self.meetings = []  # the same of what it waits for other ranks in (standing.py)
         self.held = {}  # segment to its Hold
         self.tried = None  # a short Hold by which its rate is learnt
         self.backed = None  # mark behind the last backward pass, where that was asked for
@@ -90,7 +97,7 @@ class Step:
             found.append(join.before)
             if join.after is not None and join.after is not join.before:
                 found.append(join.after)
-        for before, after, *_ in self.copies + self.crossings:
+        for before, after, *_ in self.copies + self.crossings + self.meetings:
             found += [before, after]
         for hold in (*self.held.values(), *filter(None, [self.tried])):
             found += [hold.before, hold.after]
@@ -108,9 +115,18 @@ class Step:
         else:
             self.lost = True
 
-    def crossing(self, low):
-        """Return by how many ns the device stood for others of the process, transfers included."""
-        return sum(stood(before, after, low) for before, after in self.crossings)
+    def met(self, before, after):
+        """Take the marks around what has the device wait for other ranks, whose rounds have them as well."""
+        before.shared = after.shared = True
+        if len(self.meetings) < MOST_CROSSINGS:
+            self.meetings.append((before, after))
+        else:
+            self.lost = True
+
+    def settle(self):
+        """Learn that the device is through with the step: what is still ahead of it is on another stream than this."""
+        if not all(after.event.query() for _, after in self.meetings):
+            self.meetings, self.lost = [], True
 
     def behind(self, low):
         """Return by how many ns the device was behind the host at the start."""
@@ -174,7 +190,7 @@ class Step:
                 held = begin.at - hold.before.at
             elif begin is None or begin.at + low < end.done:  # a host that stood before the mark left a gap there
                 continue
-            beside = self.copies + self.crossings
+            beside = self.copies + self.crossings + self.meetings
             inside = sum(after.at - before.at for before, after, *_ in beside if t <= before.t <= end.t)
             took = max(0, end.at - begin.at - inside)
             yield n, t, end.t, took, self._behind_pass(t, end, took), held

@@ -2,10 +2,11 @@
 
 NCCL's calls return at once. What follows them on the same stream waits on the device, and that wait (a *stand*) lies
 between two events: one recorded when all that the rank does by itself is queued, and one behind the wait. In sampled
-rounds they are recorded around the calls of `torch.distributed`, around the places where FSDP waits, and for
-DistributedDataParallel from the callback that the autograd engine runs when all gradients are computed, which is before
-DDP's own, to the end of the backward pass. For that callback a hook that returns nothing is put on the loss's own node
-for this one pass: no gradient is touched. Nothing here waits for the device: events are read when they have passed.
+rounds, and in the steps that the device's clock times, they are recorded around the calls of `torch.distributed`,
+around the places where FSDP waits, and for DistributedDataParallel from the callback that the autograd engine runs when
+all gradients are computed, which is before DDP's own, to the end of the backward pass. For that callback a hook that
+returns nothing is put on the loss's own node for this one pass: no gradient is touched. Nothing here waits for the
+device: events are read when they have passed. What a device stands in a step is none of the step's work (joins.py).
 
 A round ends with the last stand of a backward pass with a collective, and is numbered by these, as on all ranks.
 """
@@ -55,34 +56,64 @@ class Standing:
         self.began = None  # the mark at which the round under way began, where it is known
         self.stream = None  # on which the training computes
         self.inside = False
+        self.opened = None  # (mark, GATHERED or 0) of a stand of FSDP's that is not over
         self.pending = collections.deque()
+
+    def wanted(self):
+        """Return whether stands are timed now: for the round that is under way, or for the step."""
+        return self.round is not None or self.clock.current is not None
 
     def usable(self):
         """Return whether a mark may be recorded now."""
-        return self.round is not None and not self.inside and not self.clock.capturing()
+        return self.wanted() and not self.inside and not self.clock.capturing()
 
     def enter(self):
         """Mark that all of a rank's own work is queued; None where nothing is timed."""
-        if self.round is None or self.inside:
+        if not self.wanted() or self.inside:
             return None
         try:
             if self.clock.capturing() or not self.cuda.is_initialized():
                 return None
             self.inside = True
-            return self.clock.mark()
+            return self._mark()
         except Exception as error:
             self._failed(error)
             return None
+
+    def open(self, gathered):
+        """Begin a stand that `close` ends. Returns whether anything is timed."""
+        mark = self.enter()
+        if mark is not None:
+            self.opened = mark, gathered
+        return mark is not None
+
+    def close(self):
+        """End the stand that was opened, where it is not over yet."""
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            self.leave(*opened)
 
     def leave(self, before, gathered=0):
         """Mark that what the stream waits for is queued since `before`: with GATHERED it is FSDP's."""
         self.inside = False
         try:
+            if not self.wanted():
+                return
+            after, step = self._mark(), self.clock.current
+            if step is not None and before.t >= step.start.t and self.clock.device() == self.clock.home:
+                step.met(before, after)
             if self.round is not None:
                 self.round.gathered |= gathered
-                self._stood(before, self.clock.mark())
+                self._stood(before, after)
         except Exception as error:
             self._failed(error)
+
+    def _mark(self):
+        """Return a mark on the current stream; what it costs counts as timing the step, if one is timed."""
+        came, mark = device.now(), self.clock.mark()
+        if self.clock.current is not None:
+            self.clock.spent += device.now() - came
+        return mark
 
     def _stood(self, before, after):
         if len(self.round.stands) < MOST_STANDS:
@@ -92,11 +123,11 @@ class Standing:
 
     def begins(self):
         """Mark that a collective is called, on whichever stream. Returns (mark, whether it is another stream)."""
-        if self.round is None or self.inside or self.stream is None:
+        if not self.wanted() or self.inside or self.stream is None:
             return None
         try:
             aside = self.cuda.current_stream() != self.stream
-            if aside and self.clock.capturing():
+            if aside and (self.round is None or self.clock.capturing()):
                 return None
             mark = self.clock.mark() if aside else self.enter()
         except Exception as error:
@@ -164,7 +195,7 @@ class Standing:
         code = ON_DEVICE | STOOD | done.gathered | min(1000, hidden * 1000 // max(1, own))
         ranks = min(MOST, sys.modules["torch.distributed"].get_world_size()) | min(MOST, calls) << 16
         ring.record(RENDEZVOUS, code, began.t, end.t, done.number, size, own, apart, ranks)
-        self.clock.pool += [mark for mark in [began, *marks] if mark is not end and mark is not self.clock.base]
+        self.clock.reuse(mark for mark in [began, *marks] if mark is not end and mark is not self.clock.base)
 
     def _failed(self, error):
         self._drop()
@@ -191,7 +222,7 @@ def _pass(original):
         if mine is None or not mine.met or not kwargs.get("accumulate_grad") or spans.silent:
             return None
         marks, handle = [], None
-        if mine.reduces and mine.round is not None:
+        if mine.reduces and mine.wanted():
             handle = _first(mine, args[0], marks)
         return mine, marks, handle
 
@@ -244,16 +275,24 @@ def stand(original, gathered=0):
 
     def before(_args, _kwargs):
         mine = here or begin()
-        if mine is None or mine.round is None or spans.silent:
+        if mine is None or spans.silent or not mine.open(gathered):
             return None
-        mark = mine.enter()
-        return None if mark is None else (mine, mark)
+        return mine
 
-    def after(begun, _result, _error):
-        mine, mark = begun
-        mine.leave(mark, gathered)
+    def after(mine, _result, _error):
+        mine.close()
 
     return wrapping.traced(original, before, after)
+
+
+def over(original):
+    """Wrap what is done with weights, or gradients, as soon as what was waited for is there: the stand is over."""
+
+    def before(_args, _kwargs):
+        if here is not None:
+            here.close()
+
+    return wrapping.traced(original, before)
 
 
 def _hook_flat(module):
@@ -262,7 +301,13 @@ def _hook_flat(module):
 
 
 def _hook_group(module):
-    patching.patch(module.FSDPParamGroup, "wait_for_unshard", gather)
+    for name in ("wait_for_unshard", "post_backward"):  # in the latter for the gradients of the group before
+        patching.patch(module.FSDPParamGroup, name, gather)
+    patching.patch(module, "foreach_reduce", over)
+
+
+def _hook_param(module):
+    patching.patch(module.FSDPParam, "init_all_gather_outputs", over)
 
 
 def _hook_state(module):
@@ -271,6 +316,7 @@ def _hook_state(module):
 
 HOOKS = {
     "torch.distributed.fsdp._runtime_utils": _hook_flat,
+    "torch.distributed.fsdp._fully_shard._fsdp_param": _hook_param,
     "torch.distributed.fsdp._fully_shard._fsdp_param_group": _hook_group,
     "torch.distributed.fsdp._fully_shard._fsdp_state": _hook_state,
 }
