@@ -165,3 +165,11 @@ def test_a_stand_is_over_where_what_was_waited_for_is_used(watched: Callable[...
     met = {r.a: r for r in watched(code).healthy().records(Kind.RENDEZVOUS)}
     assert met[15].e == pytest.approx(9e6, abs=2e6)  # 4 in it, and the call's 5
     assert met[15].d == pytest.approx(13e6, abs=2e6)
+
+
+def test_a_stand_goes_on_behind_one_inside_of_it(watched: Callable[..., Any]) -> None:
+    around = "last = standing.gather(lambda: (waits(), cuda.work(0.002)))\n"
+    code = CALLED.replace("weight = torch", HALVES + around + "weight = torch")
+    met = {r.a: r for r in watched(code.replace("weight.sum()", "last(); weight.sum()")).records(Kind.RENDEZVOUS)}
+    assert met[15].e == pytest.approx(11e6, abs=2e6)
+    assert met[15].d == pytest.approx(13e6, abs=2e6)

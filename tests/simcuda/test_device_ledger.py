@@ -37,7 +37,8 @@ def begin():
 def end():
     after, wanted = books(), ("kernel", "exposed_copy", "exposed_collective", "idle", "until")
     kernel, copied, met, idle, whole = (after[name] - before[name] for name in wanted)
-    print(kernel - held[0], copied, met, idle + held[0], whole)
+    told = (kernel - held[0], copied, met, idle + held[0], whole)
+    os.write(1, (" ".join(map(str, told)) + "\\n").encode())  # a whole line, whoever else writes
 """
 TRAINING = """
 work, slow, pinned, singly = settings
@@ -109,8 +110,8 @@ else:
     model = nn.parallel.DistributedDataParallel(nn.Sequential(*(part() for _ in range(4))), device_ids=[rank])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x = torch.zeros(1024, wide, device="cuda")
-for n in range(200):
-    if n == 10: begin()
+for n in range(300):
+    if n == 2: begin()
     if n % 3 == rank: time.sleep(late)
     model(x).square().mean().backward()
     optimizer.step()
@@ -197,10 +198,10 @@ def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, h
     ("how", "late"),
     [
         ("fully_shard", 0.0),
-        ("fully_shard", 0.06),
+        ("fully_shard", 0.12),
         ("FullyShardedDataParallel", 0.0),
-        ("FullyShardedDataParallel", 0.06),
-        ("DistributedDataParallel", 0.06),
+        ("FullyShardedDataParallel", 0.12),
+        ("DistributedDataParallel", 0.12),
     ],
 )
 def test_waiting_for_other_ranks_is_no_compute(machine: Maker, how: str, late: float) -> None:
@@ -208,7 +209,6 @@ def test_waiting_for_other_ranks_is_no_compute(machine: Maker, how: str, late: f
     for card in range(2):
         made.cards.set(card, rate_link=RATE)
     ledger, (kernel, copied, met, idle, whole) = told(made, how, late, training=RANKS, ranks=2)
-    print(how, late, ledger, kernel / whole, met / whole, idle / whole, whole)
     assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
     assert ledger["communication"] > 0.05
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)

@@ -81,7 +81,7 @@ class Standing:
             return None
 
     def open(self, gathered):
-        """Begin a stand that `close` ends. Returns whether anything is timed."""
+        """Begin a stand that `close` ends. Returns whether it is timed."""
         mark = self.enter()
         if mark is not None:
             self.opened = mark, gathered
@@ -271,16 +271,24 @@ def gather(original):
 
 
 def stand(original, gathered=0):
-    """Wrap a function in which the stream of the training is made to wait for other ranks."""
+    """Wrap a function in which the stream of the training is made to wait for other ranks.
+
+    One that is called in another one parts the stand of that: work may be queued in it, before what it waits for.
+    """
 
     def before(_args, _kwargs):
         mine = here or begin()
-        if mine is None or spans.silent or not mine.open(gathered):
+        if mine is None or spans.silent:
             return None
-        return mine
-
-    def after(mine, _result, _error):
+        outer = mine.opened
         mine.close()
+        return (mine, outer) if mine.open(gathered) else None
+
+    def after(begun, _result, _error):
+        mine, outer = begun
+        mine.close()
+        if outer is not None:
+            mine.open(outer[1])
 
     return wrapping.traced(original, before, after)
 
