@@ -29,10 +29,10 @@ def device_ledger(process: Process) -> Mapping[str, float]:
         return {}
     whole = _mean_step(process) or timed.whole
     left, found = whole, {}
-    untold = 0.0 if timed.standing else stood(process)  # in recordings where it is told of rounds alone
-    wanted = [(COPIES, timed.copying), (COMMUNICATION, timed.standing or untold), (OTHER, timed.crossing)]
+    met = stood(process) or timed.standing  # the steps timed are mostly the first, in which others may be late less
+    wanted = [(COPIES, timed.copying), (COMMUNICATION, met), (OTHER, timed.crossing)]
     if timed.compute is not None:
-        wanted.append((COMPUTE, timed.compute - untold))
+        wanted.append((COMPUTE, timed.compute if timed.standing else timed.compute - met))
     for part, seconds in wanted:
         found[part] = min(left, max(0.0, seconds))
         left -= found[part]

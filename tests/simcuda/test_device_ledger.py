@@ -91,7 +91,7 @@ end()
 
 RANKS = """
 import torch.distributed as dist
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import fully_shard
 how, late = settings
 rank, wide = int(os.environ["RANK"]), 2048
 def books():
@@ -104,8 +104,6 @@ part = lambda: nn.Sequential(nn.Linear(wide, 4 * wide), nn.GELU(), nn.Linear(4 *
 if how == "fully_shard":
     model = nn.Sequential(*(fully_shard(part()) for _ in range(4)))
     fully_shard(model)
-elif how == "FullyShardedDataParallel":
-    model = FullyShardedDataParallel(nn.Sequential(*(FullyShardedDataParallel(part()) for _ in range(4))))
 else:
     model = nn.parallel.DistributedDataParallel(nn.Sequential(*(part() for _ in range(4))), device_ids=[rank])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -195,14 +193,7 @@ def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, h
 
 
 @pytest.mark.parametrize(
-    ("how", "late"),
-    [
-        ("fully_shard", 0.0),
-        ("fully_shard", 0.12),
-        ("FullyShardedDataParallel", 0.0),
-        ("FullyShardedDataParallel", 0.12),
-        ("DistributedDataParallel", 0.12),
-    ],
+    ("how", "late"), [("fully_shard", 0.0), ("fully_shard", 0.12), ("DistributedDataParallel", 0.12)]
 )
 def test_waiting_for_other_ranks_is_no_compute(machine: Maker, how: str, late: float) -> None:
     made = machine(2)
@@ -210,7 +201,8 @@ def test_waiting_for_other_ranks_is_no_compute(machine: Maker, how: str, late: f
         made.cards.set(card, rate_link=RATE)
     ledger, (kernel, copied, met, idle, whole) = told(made, how, late, training=RANKS, ranks=2)
     assert sum(ledger.values()) == pytest.approx(1, abs=0.01)
-    assert ledger["communication"] > 0.05
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
+    if not late:  # how late others are in the rounds that are sampled is chance
+        assert ledger["communication"] == pytest.approx(met / whole, abs=POINTS)
     rest = sum(ledger.get(part, 0.0) for part in ("copies", "communication", "host-bound", "starved"))
     assert rest == pytest.approx((copied + met + idle) / whole, abs=POINTS)
