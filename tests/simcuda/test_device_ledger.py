@@ -193,7 +193,12 @@ def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, h
 
 
 @pytest.mark.parametrize(
-    ("how", "late"), [("fully_shard", 0.0), ("fully_shard", 0.12), ("DistributedDataParallel", 0.12)]
+    ("how", "late"),
+    [
+        ("fully_shard", 0.0),
+        ("fully_shard", 0.12),
+        pytest.param("DistributedDataParallel", 0.12, marks=pytest.mark.long),
+    ],
 )
 def test_waiting_for_other_ranks_is_no_compute(machine: Maker, how: str, late: float) -> None:
     made = machine(2)
