@@ -10,8 +10,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -285,13 +286,28 @@ def _started(
                 start_new_session=True,
             )
 
-        if writable is None or writable.why:
-            process = start()
-        else:  # its log too: a script may open /dev/stderr
-            process = landlock.within([*writable.places, str(log), environment["GPUTUNE_RINGS"]], start)
+        with _interruptible():
+            if writable is None or writable.why:
+                process = start()
+            else:  # its log too: a script may open /dev/stderr
+                process = landlock.within([*writable.places, str(log), environment["GPUTUNE_RINGS"]], start)
     with contextlib.suppress(OSError):
         Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_GO)
     return process
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have what is started meanwhile heed a Ctrl-C, which background jobs of a shell ignore, and what they start."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: None)  # what has a handler is the default again in who is started
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _mean(found: Sequence[ProcessMemory]) -> ProcessMemory:

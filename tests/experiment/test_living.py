@@ -1,5 +1,6 @@
 """A start that goes on: its memory is that of all its processes, also of those that have said nothing yet."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -140,3 +141,21 @@ def test_a_script_that_has_not_come_to_a_batch_yet_ends_by_its_own_doors_as_well
         live.end()
     said = live.log.read_text().splitlines()
     assert ("loading" in said, "finally" in said, "atexit" in said) == (True, True, True)
+
+
+def test_a_background_job_of_a_shell_ends_what_it_has_started_by_a_ctrl_c(tmp_path: Path) -> None:
+    """Such a shell has it ignore its own, and what ignores a signal passes that on."""
+    (tmp_path / "train.py").write_text(LOADING)
+    plan = StartPlan(command=(sys.executable, "train.py"), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        live = LiveStart(plan, "start")
+        try:
+            while b"loading" not in live.log.read_bytes() and live.seconds < DEADLINE:
+                assert live.beat(), live.log.read_text()
+        finally:
+            live.end()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "finally" in live.log.read_text().splitlines()
