@@ -45,7 +45,7 @@ def test_of_one_alone_no_gain_is_told(share) -> None:
     assert "x1" not in told["verdict"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_copies_are_tried_with_the_threads_split_among_them(share, tmp_path, log) -> None:
     pytest.importorskip("torch")
     cpus = len(os.sched_getaffinity(0))

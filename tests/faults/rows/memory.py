@@ -19,7 +19,7 @@ from tests.faults.row import Case, NotHere, chance, must
 from tests.faults.rows import loaders
 
 TESTS = "sweep/test_limits.py"
-QUICK, FULL, SHARE = 30, 200, 2
+QUICK, FULL, SHARE = 30, 200, 1
 SECONDS = 200.0
 FIGURE = "most that a forecast of /dev/shm was beside it, %"
 STEPS = 80  # of the profile
