@@ -36,7 +36,7 @@ from machine import busy_s, neighbours, stolen_since, wanted_s
 HERE = Path(__file__).resolve().parent
 RUN_ON_CARDS = HERE.parent / "simgpu" / "run.py"
 IN_A_CONTAINER = HERE / "container.py"
-HELPERS = {"kit", "gains", "simnet", "remote", "throttle", "container", "judge", "machine"}
+HELPERS = {"kit", "gains", "simnet", "remote", "slow_server", "throttle", "container", "judge", "machine"}
 FOREIGN = 0.15  # cores used by others during a run: above it, its timing is not the script's own
 STOLEN = 0.05  # of the CPU time wanted, taken by the host of a virtual machine: above it, it is said
 ATTEMPTS = 3  # at a run that others disturb; then the least disturbed one counts
