@@ -110,23 +110,23 @@ class Step:
 
     def crossed(self, before, after):
         """Take the marks around what has the device wait for others of the process."""
-        if len(self.crossings) < MOST_CROSSINGS:
-            self.crossings.append((before, after))
-        else:
-            self.lost = True
+        self._stands(self.crossings, before, after)
 
     def met(self, before, after):
         """Take the marks around what has the device wait for other ranks, whose rounds have them as well."""
         before.shared = after.shared = True
-        if len(self.meetings) < MOST_CROSSINGS:
-            self.meetings.append((before, after))
+        self._stands(self.meetings, before, after)
+
+    def _stands(self, kept, before, after):
+        if len(kept) < MOST_CROSSINGS:
+            kept.append((before, after))
         else:
             self.lost = True
 
     def settle(self):
         """Learn that the device is through with the step: what is still ahead of it is on another stream than this."""
-        if not all(after.event.query() for _, after in self.meetings):
-            self.meetings, self.lost = [], True
+        if not all(after.event.query() for _, after in self.crossings + self.meetings):
+            self.crossings, self.meetings, self.lost = [], [], True
 
     def behind(self, low):
         """Return by how many ns the device was behind the host at the start."""
