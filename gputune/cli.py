@@ -23,7 +23,6 @@ from gputune.core.errors import BadUsage, GputuneError
 COMMANDS = Path(__file__).parent / "commands"
 PREFIX = "GPUTUNE"
 ISSUES = "please open an issue with"
-LONGEST_LINE = 4096  # characters of an error: a path has no more
 
 
 class Interrupted(BaseException):
@@ -247,7 +246,8 @@ def _say(text: str) -> None:
     from gputune.core.hygiene import clean  # noqa: PLC0415 - only where there is something to say
 
     try:
-        click.echo("\n".join(clean(line, LONGEST_LINE) for line in text.split("\n")), err=True)
+        # 4096 characters of an error: a path has no more
+        click.echo("\n".join(clean(line, 4096) for line in text.split("\n")), err=True)
     except OSError:  # nobody listens
         return
 

@@ -33,8 +33,6 @@ from gputune.watching.beside import RecorderActor, arrive
 KEY = "gputune"  # in a trial's results
 # What is told of a trial: the same names from its first result on, for a table's head is written then.
 NAMES = (*FLAT, "recording", "why")
-LIVE_S = 2.0  # s between two looks at what is known of a trial that goes on
-SETTLE_S = 10.0  # s that a trial which is over already gets to tell where it was
 END_S = 60.0  # s that the last recorders get to say what they have found
 LOOK_S = 0.1  # s between looks, where one waits
 
@@ -129,7 +127,7 @@ class TrialRecorder:
         watched = self._watched.get(trial.trial_id)
         if watched is None or watched.left or watched.over:
             return
-        until = time.monotonic() + SETTLE_S
+        until = time.monotonic() + 10.0  # s that a trial which is over already gets to tell where it was
         while watched.number is None and not watched.over and time.monotonic() < until:
             self._follow(watched)
             time.sleep(0 if watched.number is not None else LOOK_S)
@@ -173,7 +171,8 @@ class TrialRecorder:
             elif isinstance(told, bytes) and told:
                 with suppress(msgspec.DecodeError):
                     watched.told.update(told_of(living.decoded(told).whole))
-        elif watched.news is None and time.monotonic() - watched.news_at > (LOOK_S if watched.left else LIVE_S):
+        # 2.0 s between two looks at what is known of a trial that goes on
+        elif watched.news is None and time.monotonic() - watched.news_at > (LOOK_S if watched.left else 2.0):
             watched.news_at = time.monotonic()
             ask = watched.host.found if watched.left else watched.host.live
             watched.news = ask.remote(number)

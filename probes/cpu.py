@@ -20,8 +20,6 @@ METRICS = (ALLOWED, COUNT, BUSY, STOLEN, IOWAIT, CORE)
 PERIOD = 0.5  # s; the kernel counts CPU time in 10 ms, so a tenth of a second would be a tenth rounding
 LATER = 1.0  # s; what is wanted are means, and they come out the same
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
-CORES_BEAT = 1.0  # s between readings of single cores
-MOST_CORES = 64  # above it single cores are left out: nobody reads them, and they would fill the recording
 DEAREST = 0.001  # of a core: where /proc/stat is slow to read (many CPUs and interrupts) it is read less often
 
 
@@ -107,7 +105,9 @@ class _Cores:
 
     def _each(self, t: int, clocks: Clocks) -> list[Reading]:
         last, passed = self._cores_last, t - self._cores_t
-        if len(self._cpus) > MOST_CORES or passed < CORES_BEAT * NS:
+        # 1.0 s between readings of single cores
+        # 64: above it single cores are left out: nobody reads them, and they would fill the recording
+        if len(self._cpus) > 64 or passed < 1.0 * NS:
             return []
         self._cores_last, self._cores_t = clocks, t
         room = passed / NS * CLOCK_TICKS

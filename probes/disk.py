@@ -19,10 +19,8 @@ REQUEST = Metric("disk.request", "B", "Mean size of the read requests that ended
 METRICS = (READ, WRITTEN, BUSY, QUEUE, REQUEST)
 
 SECTOR = 512  # B; the unit of these counters, whatever the disk's own is
-MOST_DISKS = 16  # disks; a storage server has hundreds, and the recording a column for each
 MS = 1_000_000  # ns
 SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
-MOST_PARTS = 64  # partitions of a disk, and what is made of them
 
 
 def attach(target: Target) -> Ticks:
@@ -34,7 +32,7 @@ def attach(target: Target) -> Ticks:
     names = sorted(folder.name for folder in (target.sys / "block").glob("*") if (folder / "device").exists())
     known: list[_Disk] = []
     try:
-        for name in names[:MOST_DISKS]:
+        for name in names[:16]:  # disks; a storage server has hundreds, and the recording a column for each
             with contextlib.suppress(OSError):
                 known.append(_Disk(target.sys / "block" / name))
         if not known:
@@ -113,7 +111,7 @@ def _parts(disk: Path) -> list[Json]:
     """
     devices: dict[str, Path] = {}
     todo = [disk]
-    while todo and len(devices) < MOST_PARTS:
+    while todo and len(devices) < 64:  # partitions of a disk, and what is made of them
         device = todo.pop(0)
         if device.name not in devices:
             devices[device.name] = device

@@ -47,13 +47,11 @@ LIVE = struct.Struct("<QIIqQQqq").unpack_from  # at 56: notes, mark kind, code, 
 OPENING = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 READ_AT, LIVE_AT, FLAGS_AT, INDEX_AT, ENDED_AT = 88, 56, 52, 112, 96
 M32 = 0xFFFFFFFF
-MARGIN = 64  # records; after being lapped stay this far from the writer, who goes on writing
 RECENT = 256  # t0 of records kept to know whether an open mark is stale: marks are nested a few deep
 BEAT = 1_000_000_000  # ns between samples, and the silence after which what is open is worth saying
 YOUNG = 10 * BEAT  # ns; so long everything is read on every tick, and the role of a new process known at once
 PRESSING = 512  # records that are not left unread for long, or an eighth of a small ring
 SETTLE = 0.1  # s; a folder that changed this short ago may change again within one tick of its time stamp
-MOST_NOTES = 1 << 20  # bytes of notes that are believed
 LEFT = ".raised"
 EARLY = 4096  # bytes of an error that ended a script without torch: several times what a guest tells
 
@@ -106,7 +104,7 @@ class Ring:
         if magic != MAGIC or version != VERSION or not whole or self._base + capacity * record > size or self._base % 4:
             self._map.close()
             raise Foreign(f"it is no ring of version {VERSION}")
-        if room > MOST_NOTES or self._notes_at + room > self._base:
+        if room > 1 << 20 or self._notes_at + room > self._base:  # bytes of notes that are believed
             self._map.close()
             raise Foreign("its header is damaged")
         self._room = room
@@ -214,7 +212,8 @@ class Ring:
             distance = (fields[0] - first) & M32
             if fields[0] == fields[10] and distance <= M32 // 2:
                 ahead = max(ahead, distance)
-        skip = ahead - self._capacity + 1 + MARGIN
+        # 64 records; after being lapped stay this far from the writer, who goes on writing
+        skip = ahead - self._capacity + 1 + 64
         if skip <= 0:
             return False
         self.lost += skip

@@ -27,21 +27,17 @@ METRICS = (TOTAL, AVAILABLE, SWAPPED, LIMIT, LIMITED, JOB, MAIN, MAPPED, WORKER,
 
 ROUND_BEAT = 10.0  # s between sums over the tree: adding up a large process's pages takes the kernel milliseconds
 FIRST_ROUND = 2.0  # s; soon enough for a short run, late enough to find its workers
-SLICE = 0.002  # s of CPU that a tick may spend on adding up pages; at least one process is done
 LARGEST_SUMMED_B = (
     512 << 20
 )  # B resident; adding up costs 10 ms a GiB, in which a fault of that process may have to wait
 DEAREST = 0.0002  # of a core, on average: a round that was dear is followed by a longer pause
-LIMIT_BEAT = 5.0  # s between looks at the control group, and at which /dev/shm is the job's
 SHM = "/dev/shm"  # noqa: S108 - it is what we measure
-MEMINFO = 8192  # bytes; more than a /proc/meminfo has
-STATM = 256  # bytes; more than a /proc/PID/statm has
 
 
 def attach(target: Target) -> Ticks:
     """Read `/proc/meminfo`, the control group and `/dev/shm`; on a slow beat, process by process, the tree's PSS."""
     try:
-        info = OpenProcFile(target.proc / "meminfo", MEMINFO)
+        info = OpenProcFile(target.proc / "meminfo", 8192)  # bytes; more than a /proc/meminfo has
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'meminfo'}` cannot be read: {reason.strerror}") from reason
     pages = _Round(target, time.monotonic() + FIRST_ROUND)
@@ -52,7 +48,7 @@ def attach(target: Target) -> Ticks:
             at = time.monotonic()
             readings = _machine(info.read())
             if at >= limit_due:
-                limit_due = at + LIMIT_BEAT
+                limit_due = at + 5.0  # s between looks at the control group, and at which /dev/shm is the job's
                 readings += _limit(target)
                 shm = _shm_of(target)
             yield readings + _shm(shm) + mains.tick() + pages.tick(at)
@@ -130,7 +126,8 @@ class _Mains:
             self._files.pop(pid).close()
         for pid in mains - self._files.keys():
             with suppress(OSError):
-                self._files[pid] = OpenProcFile(self._target.proc / str(pid) / "statm", STATM)
+                # 256 bytes; more than a /proc/PID/statm has
+                self._files[pid] = OpenProcFile(self._target.proc / str(pid) / "statm", 256)
 
     def close(self) -> None:
         """Let go of every file."""
@@ -171,7 +168,8 @@ class _Round:
             self.total, self.workers, self.cost = 0, [], 0.0
             self.left = list(self.target.pids().items())
         began = time.thread_time()
-        while self.left and time.thread_time() - began < SLICE:
+        # 0.002 s of CPU that a tick may spend on adding up pages; at least one process is done
+        while self.left and time.thread_time() - began < 0.002:
             self._take(*self.left.pop())
         self.cost += time.thread_time() - began
         if self.left:

@@ -7,8 +7,6 @@ from gputune.core.sample import NOBODY, Metric, Note, Reading, Target, Ticks, Un
 PERIOD = 10.0  # s; a mount stays. What is mounted while the training runs is seen a little later
 LATER = 60.0  # s
 METRICS: tuple[Metric, ...] = ()
-MOST_MOUNTS = 64  # mounts told: a host of containers has thousands, of other people
-WHOLE = 1 << 20  # bytes of a mountinfo that are read
 
 
 def attach(target: Target) -> Ticks:
@@ -20,7 +18,7 @@ def attach(target: Target) -> Ticks:
         before = text
         try:
             with file.open(encoding="utf-8", errors="replace") as source:
-                text = source.read(WHOLE)
+                text = source.read(1 << 20)  # bytes of a mountinfo that are read
         except OSError as reason:
             if not told and file.parent.exists():
                 raise Unavailable(f"`{file}` cannot be read: {reason.strerror}") from reason
@@ -31,7 +29,7 @@ def attach(target: Target) -> Ticks:
 def _new(text: str, told: set[Mount]) -> list[Reading]:
     readings: list[Reading] = []
     for mount in parse(text):
-        if mount not in told and len(told) < MOST_MOUNTS:
+        if mount not in told and len(told) < 64:  # mounts told: a host of containers has thousands, of other people
             told.add(mount)
             (source,) = mask([mount.source])
             fields = {"n": "mount", "device": mount.device, "kind": mount.kind, "source": source, "point": mount.point}

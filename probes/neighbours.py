@@ -16,13 +16,7 @@ from gputune.nvml.devices import Owners
 from gputune.nvml.process import Answer, Subscription, subscribe
 
 PERIOD = 1.0  # s; NVML's lists of processes have this beat
-SCAN = 5.0  # s between scans of /proc
-EARLY = 4  # scans, after which they are further apart: a neighbour that matters stays for minutes
-LATER_SCAN = 20.0  # s
-DEAREST = 0.0001  # of a core: where a scan is slow (thousands of processes) they are further apart
-NOTABLE = 0.2  # cores; below it a process takes no worker's place
 MOST_NEIGHBOURS = 16  # neighbours told of in one scan
-NAME = 32  # characters
 MPS = b"nvidia-cuda-mps"  # -server or -control, cut by the kernel
 
 GPU_BUSY = Metric("gpu.others.busy", "ratio", "SM time of processes that are not the job's.", per="gpu")
@@ -60,7 +54,7 @@ class _Names:
             return []
         self._told.add(pid)
         name = read_bytes(f"{self._proc}/{pid}/comm").decode(errors="replace").strip()
-        return [Note(-1, {"n": "neighbour", "pid": pid, "name": clean(name, NAME) or "unknown"})]
+        return [Note(-1, {"n": "neighbour", "pid": pid, "name": clean(name, 32) or "unknown"})]  # characters
 
 
 class _Gpus:
@@ -124,8 +118,12 @@ class _Cpus:
         first, last, self._last = not self._last, self._last, used
         readings = [] if first else self._notable(used, last, seconds)
         self._scans += 1
-        pause = SCAN if self._scans < EARLY else LATER_SCAN
-        self._due = at + max(pause, (time.thread_time() - before) / DEAREST)
+        # 5.0 s between scans of /proc
+        # 4 scans, after which they are further apart: a neighbour that matters stays for minutes
+        # 20.0 s
+        pause = 5.0 if self._scans < 4 else 20.0
+        # 0.0001 of a core: where a scan is slow (thousands of processes) they are further apart
+        self._due = at + max(pause, (time.thread_time() - before) / 0.0001)
         return readings
 
     def _used(self) -> dict[tuple[int, int], int]:
@@ -145,7 +143,8 @@ class _Cpus:
         cores = {key[0]: (ticks - last.get(key, ticks)) / CLOCK_TICKS / seconds for key, ticks in used.items()}
         proc = self._target.proc
         ours = _allowed(proc, self._target.root_pid)
-        heavy = [pid for pid, share in cores.items() if share >= NOTABLE and _shared(ours, _allowed(proc, pid))]
+        # 0.2 cores; below it a process takes no worker's place
+        heavy = [pid for pid, share in cores.items() if share >= 0.2 and _shared(ours, _allowed(proc, pid))]
         heavy = sorted(heavy, key=lambda pid: -cores[pid])[:MOST_NEIGHBOURS]
         readings: list[Reading] = []
         for pid in heavy:

@@ -17,8 +17,6 @@ METRICS = (RECEIVED, SENT, DROPPED, SEGMENTS, RESENT)
 
 MOST_INTERFACES = 16  # interfaces; a container host has hundreds, and the recording a column for each
 BEFORE = b" \n"  # what stands before an interface's name
-ROW_B = 400  # B; of a row: sixteen numbers of 20 digits, and a name
-LANE_BYTES = 4  # InfiniBand counts data in units of four bytes
 LOST = (2, 3, 10, 11)  # columns of an interface's row: errors and drops, received and sent
 MEGABIT, GIGABIT = 1e6 / 8, 1e9 / 8  # B/s: the units of `speed` and of `rate` in /sys
 
@@ -76,7 +74,8 @@ def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
         at = data.find(mark)
         while at > 0 and data[at - 1] not in BEFORE:  # `veth0:` ends like `eth0:`
             at = data.find(mark, at + 1)
-        words = data[at + len(mark) : at + ROW_B].split(None, 12) if at >= 0 else []
+        # 400 B; of a row: sixteen numbers of 20 digits, and a name
+        words = data[at + len(mark) : at + 400].split(None, 12) if at >= 0 else []
         if len(words) > 11:
             lost = sum(int(words[place]) for place in LOST)
             readings += [Sample(RECEIVED, t, int(words[0]), name), Sample(SENT, t, int(words[8]), name)]
@@ -101,7 +100,7 @@ def _port(counters: Path) -> list[Reading]:
     for metric, file in ((RECEIVED, "port_rcv_data"), (SENT, "port_xmit_data")):
         text = (read_text(counters / file) or "").strip()
         if text.isdigit():
-            readings.append(Sample(metric, now(), int(text) * LANE_BYTES, name))
+            readings.append(Sample(metric, now(), int(text) * 4, name))  # InfiniBand counts data in units of four bytes
     return readings
 
 

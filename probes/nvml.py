@@ -16,9 +16,7 @@ from gputune.nvml.process import HUNG, Answer, NvmlDevice, Subscription, Unreada
 
 PERIOD = 0.2  # s; the child answers at this beat
 LATER = 0.5  # s; nothing is lost in between, and a call that hangs is told of within 3 s all the same
-SETTLE = 1.0  # s between looks for new processes and their environment
 NAME = 96  # characters of a device's name
-MOST_PAST = 4  # troubles that are over and still told
 SLOW, HARDLY = 10.0, 30.0  # s between readings of what changes seldom, hardly ever (`nvml_fields.FIELDS`)
 
 BUSY = Metric("gpu.busy", "ratio", "Share of the last 1/6 to 1 s with a kernel running; not occupancy.", per="gpu")
@@ -117,7 +115,7 @@ class _Job:
             readings += self._troubles.take(answer, self._devices)
         at = time.monotonic()
         if self._devices and at >= self._settle_due:
-            self._settle_due = at + SETTLE
+            self._settle_due = at + 1.0  # s between looks for new processes and their environment
             readings += self._choose()
         return readings
 
@@ -221,7 +219,8 @@ class _Troubles:
         trouble = self._now.pop(key, None)
         if trouble is not None and trouble.since:
             field, what, why = _lacking(trouble)
-            self._past = [*self._past, (field, what, f"{why} until {_clock(now())}")][-MOST_PAST:]
+            # 4 troubles that are over and still told
+            self._past = [*self._past, (field, what, f"{why} until {_clock(now())}")][-4:]
 
 
 MIG = "is in MIG mode: its utilisation is not measurable"

@@ -65,7 +65,6 @@ LATER = 1.0  # s; what is wanted are means over the training loop, and they come
 SHORT = 0.05  # s; a shorter interval, as before the last tick of a run, is left out
 SLOW_BEAT = 0.35  # s between readings of `io` and of the machine: not worth one more system call a process each tick
 QUEUE_BEAT = 0.35  # s between readings of `schedstat`, as above
-AFFINITY_BEAT = 10  # s between looks at which CPUs the job may use
 
 
 def attach(target: Target) -> Ticks:
@@ -289,7 +288,7 @@ class _Job:
         if not before or not self._slow_last:
             return []
         if t >= self._cpus_due:
-            self._cpus_due = t + AFFINITY_BEAT * NS
+            self._cpus_due = t + 10 * NS  # s between looks at which CPUs the job may use
             mains = [p.pid for p in self._known.values() if p.role == "main"] or [self._target.root_pid]
             self._cpus = affinity(self._target.proc, mains) or frozenset(self._machine)
         cpus = self._cpus & self._machine.keys() & before.keys()

@@ -40,12 +40,8 @@ FIRST = 1.5  # s from the first sight of a training to the first burst: its warm
 GROWTH = 2.0  # each pause is that much longer than the one before
 LONGEST_PAUSE_S = 240.0  # s; 120 ms of CPU in 4 min are 0.05 % of a core; by then five bursts have told where time goes
 MAKERS = 4.0  # times as long as the one before is a pause between looks at a worker: five of them in ten minutes
-OUTSIDE = 1.0  # s between bursts where stacks are all there is: some fifteen looks a minute, for 2 % of a core
-CALMER = 1.05  # they grow like that then, so that an hour of it costs a tenth
-SHARED = 80.0  # s; with many training processes the pauses grow, so that all bursts together cost no more than three
 PATIENCE = 5.0  # s that py-spy may take longer than its burst before it is ended
 GIVE_UP = 3  # failures in a row after which a process is left alone
-NOISE = 4096  # bytes of what py-spy says that are kept
 MISSING = "py-spy is not installed"
 FAILED = re.compile(r"Errors: (\d+)")
 
@@ -153,7 +149,8 @@ class _Looker:
 
     def _met(self, pid: int, at: float) -> _Training:
         """Return when to look at a new process: after its warm-up, or at once where it ran before we came."""
-        return _Training(pid, at + FIRST) if self._target.heard else _Training(pid, at, OUTSIDE)
+        # 1.0 s between bursts where stacks are all there is: some fifteen looks a minute, for 2 % of a core
+        return _Training(pid, at + FIRST) if self._target.heard else _Training(pid, at, 1.0)
 
     def _choose(self, workers: list[int], at: float) -> None:
         """Have a worker that lives for the next look at one. Without a guest nobody knows which processes are any."""
@@ -196,7 +193,7 @@ class _Looker:
         ended = burst.child.poll() is not None  # asked before reading, so that nothing written before is missed
         _drain(burst.child.stdout, burst.said)
         _drain(burst.child.stderr, burst.complained)
-        del burst.complained[:-NOISE]
+        del burst.complained[:-4096]  # bytes of what py-spy says that are kept
         if not ended:
             if at - burst.began > BURST + PATIENCE:
                 burst.child.kill()
@@ -220,9 +217,12 @@ class _Looker:
         """Plan the next burst by how this one went."""
         training, said = burst.training, burst.said.decode(errors="replace")
         stacks = list(training_stacks(said, training.pid, burst.ended))
-        growth = training.growth if self._target.heard else CALMER
+        # 1.05 times: pauses grow like that then, so that an hour of it costs a tenth
+        growth = training.growth if self._target.heard else 1.05
         if stacks or training is not self._maker:  # workers come and go: one that has ended is none that was looked at
-            training.pause = min(training.pause * growth, max(LONGEST_PAUSE_S, SHARED * len(self._trainings)))
+            # 80.0 s; with many training processes the pauses grow, so that all bursts together cost no more than
+            # three
+            training.pause = min(training.pause * growth, max(LONGEST_PAUSE_S, 80.0 * len(self._trainings)))
         training.due = at + training.pause
         if stacks:
             self._worked = True

@@ -16,8 +16,6 @@ PERIOD = 2.0  # s; importing torch takes about as long
 
 TORCH = b"libtorch"  # in the name of a mapped file; every build of torch has it
 PAGE = os.sysconf("SC_PAGE_SIZE")
-SMALLEST = 64 << 20  # B resident; nothing below it has torch inside, and its maps need not be read
-LONGEST_PAUSE_S = 64.0  # s; a process without torch is looked at ever more rarely
 GUEST = b"probes/guest"  # where PYTHONPATH leads when it is as we set it
 VALUED = re.compile(rb"[WXcm]")  # options of Python whose value follows in the same word, or ends the options
 WORKERS = (b"multiprocessing.spawn", b"multiprocessing.forkserver")  # in the command of a worker not made by fork
@@ -49,7 +47,7 @@ def _tick(target: Target, suspects: dict[int, _Suspect], at: float) -> list[Read
     for pid in pids:
         suspect = suspects.setdefault(pid, _Suspect(at))
         if suspect.guest is None and at >= suspect.due - PERIOD / 2:
-            suspect.pause = min(2 * suspect.pause, LONGEST_PAUSE_S)
+            suspect.pause = min(2 * suspect.pause, 64.0)  # s; a process without torch is looked at ever more rarely
             suspect.due = at + suspect.pause
             suspect.guest = _look(target, pid)
             if suspect.guest is not None:
@@ -93,7 +91,8 @@ def _look(target: Target, pid: int) -> Guest | None:
 
 def _has_torch(target: Target, pid: int) -> bool:
     statm = read_bytes(f"{target.proc}/{pid}/statm").split()
-    if len(statm) < 2 or int(statm[1]) * PAGE < SMALLEST:
+    # 64 << 20 B resident; nothing below it has torch inside, and its maps need not be read
+    if len(statm) < 2 or int(statm[1]) * PAGE < 64 << 20:
         return False
     return maps(target.proc, pid, TORCH)
 

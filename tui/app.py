@@ -36,12 +36,10 @@ from gputune.tui.views import PageView, keys_of, looking
 
 DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
 SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
-TYPED = 60  # characters of a filter
 RUNS = frozenset({"run", "finding", "share"})
 FILTERED = frozenset({"nodes", "processes"})
 TIMED = frozenset({"run", "share"})  # screens with a cursor in time
 LISTED = 50  # runs in the command palette
-HISTORY_STEPS = 48  # steps from one end of a history to the other
 TAKEN = frozenset("jk")  # letters that move, as in vi
 
 
@@ -339,7 +337,7 @@ class Gputune(App[None]):
                 self._filter("")
         elif event.key == "backspace":
             self._filter(self._text[:-1])
-        elif event.is_printable and event.character and len(self._text) < TYPED:
+        elif event.is_printable and event.character and len(self._text) < 60:  # characters of a filter
             self._filter(self._text + event.character)
         else:
             return
@@ -553,7 +551,7 @@ class Gputune(App[None]):
         run = self.store.runs.get(self.view.target)
         if self.view.kind not in TIMED or run is None or not run.history.busy:
             return
-        step = max(run.history.step, run.length / HISTORY_STEPS)
+        step = max(run.history.step, run.length / 48)  # steps from one end of a history to the other
         at = (run.length if self._cursor is None else self._cursor) + by * step
         if at >= run.length:
             self.action_now()

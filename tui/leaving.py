@@ -15,8 +15,6 @@ from gputune.tui.output import Output
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 STANDARD = (0, 1, 2)
-LOOK_S = 1.0  # not every driver wakes those who wait for a terminal to vanish: so we look as well
-GENTLE_S = 2.0  # s that a terminal gets to take what is still to be drawn once a signal has ended the screen
 VANISHED = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
@@ -74,7 +72,8 @@ class Leaving(threading.Thread):
             poller.register(descriptor, 0)  # what is told unasked: that it has vanished
         until = math.inf  # when the terminal has had time enough
         while not self._over.is_set():
-            left = max(0.0, min(LOOK_S, until - time.monotonic()))
+            # 1.0: not every driver wakes those who wait for a terminal to vanish: so we look as well
+            left = max(0.0, min(1.0, until - time.monotonic()))
             ready = dict(poller.poll(left * 1000))
             if any(ready.get(descriptor, 0) & VANISHED for descriptor in STANDARD):
                 self._gone()
@@ -82,7 +81,8 @@ class Leaving(threading.Thread):
                 return
             if self._woken in ready:
                 os.read(self._woken, select.PIPE_BUF)
-                until = min(until, time.monotonic() + GENTLE_S)
+                # 2.0 s that a terminal gets to take what is still to be drawn once a signal has ended the screen
+                until = min(until, time.monotonic() + 2.0)
             if time.monotonic() >= until:
                 self._output.give_up()
                 return

@@ -17,7 +17,6 @@ from gputune.tui.roles import Roles
 from gputune.tui.views import PageView
 
 STDERR = 2  # where Textual draws
-TURN_S = 0.001  # s: the longest that a thread keeps the interpreter from another one, as from answering a key
 
 Send: TypeAlias = Callable[[TaskRow, str], str]
 
@@ -54,7 +53,8 @@ def show(make: Callable[[], Feed], wish: ScreenOptions = ScreenOptions()) -> Lef
         os.environ.pop("NO_COLOR", None)  # set and empty: Textual would take it for set
     encoding = getattr(sys.stderr, "encoding", None) or "ascii"
     wish = wish._replace(plain=wish.plain or not _draws(encoding))
-    sys.setswitchinterval(TURN_S)
+    # 0.001 s: the longest that a thread keeps the interpreter from another one, as from answering a key
+    sys.setswitchinterval(0.001)
     failed = None
     with closing(Output(STDERR, encoding, plain=wish.plain)) as output, Leaving(output) as leaving:
         roles = Roles(dark=wish.dark, colour=colour)

@@ -42,7 +42,6 @@ MODULE = "-m"
 AUTO_WORD = "auto"
 FLAG = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
 PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-RESTARTS = 3  # new starts of a process that keeps failing
 IN_THE_FILE = {  # options of one task, and how a jobs file says the same
     "memory": "its own `memory`",
     "host_memory": "its own `host-memory`",
@@ -94,7 +93,7 @@ def _failure(text: str) -> tuple[str, int] | None:
     word, sign, count = text.partition("=")
     if word not in {"continue", "stop", "restart"} or (sign and (word != "restart" or not count.isdigit())):
         return None
-    return word, int(count) if sign else RESTARTS
+    return word, int(count) if sign else 3  # new starts of a process that keeps failing
 
 
 def _gpus(text: str) -> tuple[str, ...] | None:

@@ -25,8 +25,6 @@ from gputune.launch import signals, values
 from gputune.tui import terminal
 
 FILE = click.Path(path_type=Path)
-TYPED = 400  # characters of a command
-PIECES = 1000  # polls at the most until all of a recording is read
 
 
 class ScreenDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +99,7 @@ def _typed(run: Path | None, nodes: tuple[str, ...], hostfile: Path | None, cred
     words += [word for each in nodes for word in ("--nodes", each)]
     words += [] if hostfile is None else ["--hostfile", str(hostfile)]
     words += [] if credentials is None else ["--credentials", str(credentials)]
-    return clean(shlex.join(words), TYPED)
+    return clean(shlex.join(words), 400)  # characters of a command
 
 
 def _agree(run: Path | None, *, elsewhere: bool, typed: set[str], as_json: bool) -> None:
@@ -185,7 +183,7 @@ def _once(feed: Feed) -> ScreenDocument:
         here = any(node.link == "local" for node in nodes.values())
         time.sleep(once.LOOK_S if here else 0)
         end = time.monotonic() + once.PATIENCE
-        for _ in range(PIECES):
+        for _ in range(1000):  # polls at the most until all of a recording is read
             update = take(feed.poll(update.until))
             if not update.more and (not here or once.is_whole(nodes.values()) or time.monotonic() > end):
                 break

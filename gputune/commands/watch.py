@@ -14,7 +14,6 @@ from gputune.launch.link import PipeEnd
 from gputune.launch.run import HZ, WatchOptions
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-LEAST_SIZE = 1 << 20  # bytes: a recording cannot be cut down below its first segment
 DEFAULT_SIZE = "512MiB"
 
 HELP = f"""{__doc__}
@@ -67,7 +66,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         size = int(float(digits) * UNITS[text[len(digits) :]])
     except (ValueError, KeyError, OverflowError):
         size = 0
-    if size < LEAST_SIZE:
+    if size < 1 << 20:  # bytes: a recording cannot be cut down below its first segment
         says = f"{config.origin(ctx, param, value)} is not a size of at least 1MiB"
         raise BadUsage(says, hint="like `--max-size 512MiB`")
     return size

@@ -5,7 +5,6 @@ Fields are only ever added within one `schema_version`. Ratios are `b` over `a`;
 
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -19,7 +18,6 @@ from gputune.comparing.tables import CauseRow, LedgerShareRow, SettingRow, findi
 from gputune.core.hygiene import clean
 from gputune.verdict.document import SpeedupRow
 
-SCHEMA_VERSION: Final = 1
 FASTER, SLOWER, UNSURE, NOT_COMPARABLE = "faster", "slower", "unsure", "not-comparable"
 ABSOLUTE = "unit"  # whatever anybody says, samples are no batches
 
@@ -58,7 +56,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     or assumed. `runs_needed` is how many a side would settle what is unsure.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     state: str
     unit: str
     ratio: SpeedupRow | None

@@ -16,8 +16,6 @@ from gputune.core.hygiene import clean
 from gputune.launch.folders import name_of
 from gputune.report.words import percent
 
-LONGEST = 40  # characters of a value
-
 REMEDIES = {  # what forbids a comparison: what would make one
     "unit": "compare runs of one script: those of one side tell their batch sizes, those of the other do not",
     "script": "run the same script on both sides, or say `--anyway` if both do the same work",
@@ -56,7 +54,7 @@ def _values(side: Side, of: Callable[[Subject], str]) -> list[str]:
 
 
 def _joined(values: Iterable[str]) -> str:
-    return clean(" / ".join(values), LONGEST) or "-"
+    return clean(" / ".join(values), 40) or "-"  # characters of a value
 
 
 def _device(one: Subject) -> str:

@@ -8,7 +8,6 @@ from gputune.core.sample import Json
 
 SETTINGS = ("CUDA_", "NVIDIA_", "OMP_NUM", "MKL_", "OPENBLAS_", "NUMEXPR_", "TOKENIZERS_", "NCCL_", "GLOO_", "PYTORCH_")
 MORE_SETTINGS = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "PYTHONHASHSEED", "PYTHONUNBUFFERED")
-SHORT = 10  # characters of a commit's id
 
 
 def facts(one: Subject) -> dict[str, str]:
@@ -35,7 +34,7 @@ def cpus(one: Subject) -> float | None:
 def code(one: Subject) -> str:
     """Return the commit that the script's folder was at, and whether it had changes; "" where that is not known."""
     commit = _object(one.about.get("commit"))
-    identity = _word(commit.get("id"))[:SHORT]
+    identity = _word(commit.get("id"))[:10]  # characters of a commit's id
     return f"{identity} with changes" if identity and commit.get("dirty") else identity
 
 

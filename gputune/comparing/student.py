@@ -2,10 +2,8 @@
 
 import math
 
-SURE = 0.98  # by 95 % one in twenty pairs of equals is called different, and one in four times it is more than one
 PAIRS = 5  # of neighbours: from so many on their differences tell more than all runs together, where the machine drifts
 MOST_RUNS = 50  # a side: nobody makes more of them to settle what then is so small a difference
-STEPS = 60  # of a bisection: to the last digit
 
 
 def half_width(spread: float, first: int, second: int) -> float:
@@ -34,9 +32,10 @@ def _in_turn(spread: float, count: int) -> float:
 def student(freedom: int) -> float:
     """Return between which multiples of its standard error a mean lies with 98 %, for so many degrees of freedom."""
     low, high = 0.0, 100.0
-    for _ in range(STEPS):
+    for _ in range(60):  # of a bisection: to the last digit
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < SURE else (low, middle)
+        # 0.98: by 95 % one in twenty pairs of equals is called different, and one in four times it is more than one
+        low, high = (middle, high) if _within(middle, freedom) < 0.98 else (low, middle)
     return high
 
 

@@ -11,9 +11,6 @@ from gputune.runs.labels import label
 from gputune.runs.one import KeptRun
 from gputune.verdict.document import CpuRow, ProcessRow, Verdict
 
-SHARED = 0.5  # of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
-
-
 FASTEST = 1e12  # samples/s: what is faster, or slower than once in as many s, was made up
 
 
@@ -92,4 +89,5 @@ def neighbours(cpu: CpuRow | None) -> float:
 
 def crowded(cpu: CpuRow | None) -> bool:
     """Return whether more than half of the job's CPUs were in use."""
-    return cpu is not None and (cpu.others or 0.0) + (cpu.job or 0.0) > SHARED * cpu.allowed
+    # 0.5 of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
+    return cpu is not None and (cpu.others or 0.0) + (cpu.job or 0.0) > 0.5 * cpu.allowed

@@ -9,7 +9,6 @@ from gputune.comparing.student import MOST_RUNS
 from gputune.comparing.tables import CauseRow, LedgerShareRow
 from gputune.report.words import clip, likely, number, percent, times
 
-SMALL = 0.005  # of wall time: words of the ledger with less on both sides have no line
 SHOWN = 4  # runs of a side that are shown with their rates
 NAME = 48  # characters of what was typed
 
@@ -20,7 +19,8 @@ def words(found: Comparison) -> str:
         [_side("A", found.a), _side("B", found.b), *_notes(found)],
         _table("differs beside the code", [(_marked(r.what, r.forbids), r.a, r.b) for r in found.differs]),
         _table("set otherwise", [(r.what, r.a, r.b) for r in found.settings if r.a != r.b]),
-        _table("where wall time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= SMALL]),
+        # 0.005 of wall time: words of the ledger with less on both sides have no line
+        _table("where wall time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= 0.005]),
         _table("found", [_cause(row, found) for row in found.findings]),
         [verdict(found), *_gate(found.gate)],
     ]

@@ -40,7 +40,6 @@ OWN_ONLY = frozenset({
     "python", "remote", "hosts", "jobs", "ray", "credentials", "json", "json_file", "out", "write", "csv_file",
     "html", "log_dir", "keep", "announce", "state", "socket", "may_write", "export", "to", "metrics",
 })  # fmt: skip
-FILE_B = 1 << 20  # B of such a file
 HINT = "mend that line, or move the file away"
 
 Settings = Mapping[str, object]  # a TOML table
@@ -173,7 +172,7 @@ def _held(file: Path) -> tuple[bytes, str]:
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     why = _distrust(os.fstat(descriptor)) or _distrust(file.lstat())
     try:
-        return opening.content(descriptor, most=FILE_B), why
+        return opening.content(descriptor, most=1 << 20), why  # B of such a file
     except OSError:
         if not why:
             raise

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 MASK = "***"
 SENTENCE = 300  # characters of a text from outside that stands by itself
 PHRASE = 60  # characters of one that stands in a sentence of ours: a place, a function, a command
-COUNT = 6  # digits of a number that is none of a secret: vocabularies have some 100,000 tokens
 
 _CONTROLS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
@@ -186,7 +185,8 @@ def mask(arguments: Iterable[str]) -> tuple[str, ...]:
 
 def _counts(name: str, value: str) -> bool:
     """Return whether a value is the number of something: `--pad_token_id 0`, `--pass 3`. A password may be one."""
-    return value.isdigit() and len(value) <= COUNT and not _PASSWORD.search(name)
+    # 6 digits of a number that is none of a secret: vocabularies have some 100,000 tokens
+    return value.isdigit() and len(value) <= 6 and not _PASSWORD.search(name)
 
 
 def _any(programs: Iterable[str], words: list[str]) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from gputune.core.figures import duration
 
 LEAST_S = 5.0  # s that a start is believed to take before one was seen
-LATE_SHARE = 0.1  # relative: what was begun in time may take so much longer than believed, and is cut off then
 
 
 @dataclass(slots=True)
@@ -31,7 +30,8 @@ class Budget:
     @property
     def over(self) -> bool:
         """Return whether what still goes on is to be cut off."""
-        return self.total is not None and self.left < -LATE_SHARE * self.total
+        # 0.1 relative: what was begun in time may take so much longer than believed, and is cut off then
+        return self.total is not None and self.left < -0.1 * self.total
 
     def words(self) -> str:
         """Return in words that it is over."""

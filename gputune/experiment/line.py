@@ -12,9 +12,6 @@ from gputune.gathering.device_time import Moments, drained
 
 BLOCKS = 10  # parts of a stretch whose rates are compared with each other
 MIN_BATCHES = 8  # batches beyond the warm-up: fewer give no rate
-WAITED = 0.1  # of the time that a batch takes on average: one that lies ready is there sooner
-KEEPS_UP = 0.01  # of the time: a loop that waits for less is not held up by its loader
-DRAINED = 20  # times a queue: of so many batches without a wait those made in a pause before are a twentieth at most
 BATCHES_KEPT = 1 << 16  # batches of a loader in a process whose times are kept; the older half of more goes
 
 
@@ -86,7 +83,8 @@ class BatchTimes(Moments):
     @property
     def _long(self) -> float:
         """Return the ns from which on a wait is one for a batch that does not lie ready."""
-        return WAITED * (self.clock[-1] - self.clock[0]) / len(self.clock)
+        # 0.1 of the time that a batch takes on average: one that lies ready is there sooner
+        return 0.1 * (self.clock[-1] - self.clock[0]) / len(self.clock)
 
     def rate(self, among: Sequence[int], size: int) -> float:
         """Return samples/s of these batches, each timed from the one before it; `size` is that of one not counted."""
@@ -114,7 +112,8 @@ class BatchTimes(Moments):
 
     def settled(self, skip: int) -> bool:
         """Return whether enough batches are there beside those that were made in pauses."""
-        if self.ahead and max(self.waits) <= self._long and len(self.ends) < DRAINED * skip:
+        # 20 times a queue: of so many batches without a wait those made in a pause before are a twentieth at most
+        if self.ahead and max(self.waits) <= self._long and len(self.ends) < 20 * skip:
             return False
         return 1 not in self.resumed or len(self._fresh(skip)) >= MIN_BATCHES
 
@@ -141,7 +140,8 @@ class BatchTimes(Moments):
         Queues are empty where the loop had to wait (`long` ns). Where it hardly waits, its loader keeps up: all are.
         """
         waited = [n for n in rest if self.waits[n] > long]
-        if not waited or sum(self.waits[n] for n in waited) < KEEPS_UP * self._took(rest):
+        # 0.01 of the time: a loop that waits for less is not held up by its loader
+        if not waited or sum(self.waits[n] for n in waited) < 0.01 * self._took(rest):
             return rest
         return range(waited[0] + 1, waited[-1] + 1)
 

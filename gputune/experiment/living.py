@@ -32,9 +32,7 @@ from gputune.launch import family, folders, landlock
 from gputune.sampler.ticker import ROOM, Ticker
 
 HZ = 10.0  # readings a second
-LOOKS = 5  # at its memory, until nobody came or left between two of them
 GRACE_S = 10.0  # s after a Ctrl-C for its `finally`
-LAST_S = 3.0  # s more, after a SIGTERM, for who is deaf to a Ctrl-C
 FIRST_TO_GO = "1000"  # where memory is over, the kernel ends a trial, and all that it has started, before others
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
 
@@ -175,7 +173,7 @@ class LiveStart:
         until nobody came or left between two looks; None too where they never cease, or fewer `workers` are there.
         """
         before: dict[int, ProcessMemory] = {}
-        for _ in range(LOOKS):
+        for _ in range(5):  # at its memory, until nobody came or left between two of them
             found = self._held()
             if found.keys() == before.keys():
                 loading = [found[pid] for pid, role in self._tree.pids().items() if role == "worker" and pid in found]
@@ -216,7 +214,7 @@ class LiveStart:
                 self._grant(GRACE_S)
             if not self._ended():
                 os.kill(self._process.pid, signal.SIGTERM)
-                self._grant(LAST_S)
+                self._grant(3.0)  # s more, after a SIGTERM, for who is deaf to a Ctrl-C
         finally:
             self._kill()
 

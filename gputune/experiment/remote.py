@@ -23,7 +23,6 @@ from gputune.launch.output import tail
 
 FOLDER, RINGS, BY = "GPUTUNE_HELD", "GPUTUNE_HELD_RINGS", "GPUTUNE_HELD_BY"  # its folders, and the actor's pid
 PIECE = 1 << 20  # B of a log that are handed over at a time
-SAID = 1 << 14  # B of what the process said that are handed over
 GENTLE_S, END_S = 10.0, 10.0  # s that it gets to end what it has started and itself, asked to and told to
 LOOK_S = 0.3  # s between looks; two signals of a kind that come at once are one
 ANSWER_S = 30.0  # s that an actor gets to answer before its node is taken for lost: the node itself may be busy
@@ -91,7 +90,8 @@ class Remote:
         piece, files = self._log(at), {name: text for name in self._files if (text := self._text(name))}
         if status is None or len(piece) == PIECE:
             return msgspec.json.encode(Heard(log=piece, files=files))
-        said = tail(self._base / "said", SAID).decode("utf-8", "replace")
+        # 1 << 14 B of what the process said that are handed over
+        said = tail(self._base / "said", 1 << 14).decode("utf-8", "replace")
         return msgspec.json.encode(Heard(log=piece, files=files, over=True, said=said, status=status))
 
     def send(self, number: int) -> None:

@@ -31,11 +31,6 @@ from gputune.launch.output import tail
 
 NOISE = 0.01  # relative: standard error between two starts of one training on a quiet machine
 STUCK_S = 60.0  # s that it may take beyond its own limit: a batch under way, its `finally`, its `atexit`
-ALONE_S = 5.0  # s without a batch after which ranks are ended that may wait for ever for one that has left
-SETTLED_S = 1.0  # s of batches after which its memory is looked at
-LAST_WORDS = 300  # characters of a log that a sentence shows
-TAIL = 65536  # B of a log's end that may tell why it failed
-LAST_LINES = 60  # of these: what it said before was caught, or of no importance; a launcher has its own last words
 RAISED = 1  # Python's status for an error that nobody caught
 INTERRUPTED = BY_SIGNAL + signal.SIGINT
 KILLED = BY_SIGNAL + signal.SIGKILL  # as the kernel does, when memory is over
@@ -187,7 +182,8 @@ class Stragglers:
         if came != self._came:
             self._moved, self._came = live.seconds, came
         usual = live.seconds * len(behind) / max(1, came)  # s a batch, at the most
-        alone = live.seconds - self._moved - max(ALONE_S, 2 * usual)
+        # 5.0 s without a batch after which ranks are ended that may wait for ever for one that has left
+        alone = live.seconds - self._moved - max(5.0, 2 * usual)
         if alone > 0:
             live.interrupt(behind)
         return alone > GRACE_S
@@ -227,7 +223,8 @@ def _follow(
     while live.beat():
         if not first and live.timeline.came_to(where):
             first = live.seconds
-        if first and live.seconds - first > SETTLED_S and (memory is None or not whole):
+        # 1.0 s of batches after which its memory is looked at
+        if first and live.seconds - first > 1.0 and (memory is None or not whole):
             delivered = live.timeline.delivered(where)
             if memory is None or delivered:
                 memory, whole = live.memory() or memory, delivered
@@ -299,9 +296,11 @@ def most_waited(run: Features) -> str:
 
 def fault_of(log: Path, fault: Fault, run: Features) -> Fault:
     """Return what its log says it died of, else this fault; of one that left by itself with its last words."""
-    text = "\n".join(tail(log, TAIL).decode("utf-8", "replace").splitlines()[-LAST_LINES:])
+    # 65536 B of a log's end that may tell why it failed
+    # 60 of these: what it said before was caught, or of no importance; a launcher has its own last words
+    text = "\n".join(tail(log, 65536).decode("utf-8", "replace").splitlines()[-60:])
     said = text.strip().splitlines()[-1:]
-    last = clean(said[0], LAST_WORDS) if said else ""
+    last = clean(said[0], 300) if said else ""  # characters of a log that a sentence shows
     memory = _of_memory(text, run)
     if memory:
         return Fault(Cause.OUT_OF_MEMORY, memory)

@@ -33,7 +33,6 @@ BEYOND = frozenset({
     "sudo", "su", "doas", "runuser", "srun", "ssh", "kubectl", "systemd-run",
 })  # fmt: skip
 MOST_FOLDERS, MOST_ENTRIES = 2000, 50000  # looked through for caches of the project: some 50 ms
-VARIABLE_B = 64 << 10  # B that their names may take: half of what Linux allows one variable of an environment
 LEFT_OUT = frozenset({"node_modules", "site-packages"})
 OPEN = "what other C code (HDF5, SQLite, Arrow) and other programs write"
 
@@ -170,7 +169,8 @@ def _caches(tops: Iterable[str]) -> Iterator[str]:
     for at in folders:  # those that are found on the way come last
         for name, path in _folders(at):
             entries += 1
-            if entries > MOST_ENTRIES or taken > VARIABLE_B:
+            # 64 << 10 B that their names may take: half of what Linux allows one variable of an environment
+            if entries > MOST_ENTRIES or taken > 64 << 10:
                 return
             if name in CACHES:
                 taken += len(os.fsencode(path)) + len('"", ')

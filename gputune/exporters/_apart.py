@@ -12,15 +12,11 @@ from gputune.core.hygiene import clean
 from gputune.recording import lean
 from gputune.recording.folder import EXPORTS, REPORT, Folder
 
-DEADLINE_S = 600  # s that all of it may take: a tracker that is not reachable is tried again, and not for ever
-PAGE = 60.0  # s to wait for the page that is written meanwhile
-LOOK_S = 0.1  # s
-
 
 def main(arguments: Sequence[str]) -> None:
     """Export the run in a folder, in turn, to each of the names; a line of `export.log` says how it went."""
     os.nice(10)  # whatever trains next goes first
-    signal.alarm(DEADLINE_S)
+    signal.alarm(600)  # s that all of it may take: a tracker that is not reachable is tried again, and not for ever
     folder, typed, paged, *names = arguments
     lean()
     if paged:
@@ -33,9 +29,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _wait(page: Path) -> None:
-    until = time.monotonic() + PAGE
+    until = time.monotonic() + 60.0  # s to wait for the page that is written meanwhile
     while not page.exists() and time.monotonic() < until:
-        time.sleep(LOOK_S)
+        time.sleep(0.1)  # s
 
 
 def _exported(name: str, folder: Path, typed: str) -> str:

@@ -20,7 +20,6 @@ from gputune.recording.about import read
 from gputune.recording.stretch import US, Row, Stretch
 
 TABLES = ("batches", "fetches", "spans", "steps", "gaps", "samples")
-AT_ONCE = 20_000  # events in memory: of a segment there may be a million
 TRAINING, APART_THREAD, PIPELINE = "training thread", "thread that takes batches", "tf.data"
 
 
@@ -63,7 +62,7 @@ class Seat:
             made = chain(records, self._samples(found.get("samples", []), piece.metrics, last))
             at = min((row["t"] for rows in found.values() for row in rows), default=0)
             begins = True
-            while events := list(islice(made, AT_ONCE)):
+            while events := list(islice(made, 20_000)):  # events in memory: of a segment there may be a million
                 yield Block(at, begins, [*tracks.told(), *events])
                 begins = False
 

@@ -7,8 +7,6 @@ one inside the other is an evaluation in the middle of an epoch, two that take t
 from collections.abc import Iterable
 from typing import NamedTuple
 
-KEPT = 64  # iterators that are remembered: older ones were long over, or are one that goes on
-
 
 class Company(NamedTuple):
     """Loaders that one line has built, in one process; the one that is timed is among them.
@@ -76,7 +74,8 @@ class Companions:
         self._newest = self._now
         self._lives.pop(number, None)
         self._lives[number] = _Life(number, self._now, trains=trains)
-        while len(self._lives) > KEPT:
+        # 64 iterators that are remembered: older ones were long over, or are one that goes on
+        while len(self._lives) > 64:
             del self._lives[min(self._lives.values(), key=lambda life: life.last).number]
 
     def batch(self, number: int) -> None:

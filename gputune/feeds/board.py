@@ -14,8 +14,6 @@ from gputune.feeds.rows import DeviceRow, DiskRow, LinkState, NetRow, Node, Pres
 
 PROBES = ("cpu", "disk", "memory", "network", "nvml", "pressure")  # what tells of a machine
 MISSED = 2  # times the period of a reading, after which it is none any more
-BUSY = 0.05  # of a device: below it, it idles, and nothing holds it back
-MICRO = 1e-6  # pressure counts µs
 SHORT = NS // 20  # ns; two readings of a counter that are nearer give no rate
 
 GAUGES = {  # metric to the field of a device
@@ -130,7 +128,7 @@ class Board:
 
     def _stalled(self, what: str) -> float | None:
         rate = self._rates(f"pressure.{what}").get("")
-        return None if rate is None else min(1.0, rate * MICRO)
+        return None if rate is None else min(1.0, rate * 1e-6)  # pressure counts µs
 
     def _one(self, metric: str) -> float | None:
         return self._all(metric).get("")
@@ -154,7 +152,7 @@ def beat(metric: Metric) -> float:
 
 def _held(mask: float | None, busy: float | None) -> str:
     """Return what holds the clocks of a working device down."""
-    if mask is None or busy is None or busy < BUSY:
+    if mask is None or busy is None or busy < 0.05:  # of a device: below it, it idles, and nothing holds it back
         return ""
     return ", ".join(word for bit, word in REASONS.items() if int(mask) & bit)
 

@@ -12,8 +12,6 @@ from gputune.recording.overview import ColumnEnvelope, Series
 from gputune.recording.tail import tail
 from gputune.verdict.document import Verdict
 
-FINEST = 1.0  # s of a point
-END_READ_S = 120  # s that are read of the end: a constant is read every half a minute
 BEAT = "cpu.busy"  # read once a second wherever a recorder is at work
 WAIT, READY, MADE = "batches.wait/s", "batches.ready", "batches/s"
 COUNTED, STEPPED = "batches.samples/s", "steps/s[optimizer]"
@@ -23,7 +21,7 @@ Points = Sequence[float | None]
 def history(folder: Path, length: float, trainers: int, lost: dict[str, str]) -> History:
     """Return how a run went that has lasted `length` s (0: that is not known). What is damaged is in `lost`."""
     asked = ("gpu.busy", BEAT, WAIT, READY, MADE, COUNTED, STEPPED)
-    found = series(folder, asked, min(POINTS, int(length / FINEST)) or POINTS, lost=lost)
+    found = series(folder, asked, min(POINTS, int(length / 1.0)) or POINTS, lost=lost)  # s of a point
     none: Points = (None,) * len(found.times)
     lines: Mapping[str, Points] = {name: line.mean for name, line in found.columns.items()}
     counted = any(lines.get(COUNTED, ()))
@@ -48,7 +46,7 @@ def ending(folder: Path, story: Mapping[str, Json], lost: dict[str, str]) -> Ite
     """Yield what is known of the machine, then its last readings."""
     said = story.get("machine")
     yield [Note(-1, fields) for fields in said if isinstance(fields, dict)] if isinstance(said, list) else []
-    for tick in tail(folder, END_READ_S, lost):
+    for tick in tail(folder, 120, lost):  # s that are read of the end: a constant is read every half a minute
         yield [*tick]
 
 

@@ -8,7 +8,6 @@ from gputune.core import opening
 from gputune.core.hygiene import clean, mask
 
 LOG_END_B = 16 << 10  # B: a traceback of torch's has some 5 kB
-LINE_CHARS = 200  # characters of a line
 LINES = 8  # of a run; the last of them is the error
 OURS = "gputune: "
 TRACE = "Traceback (most recent call last)"
@@ -40,7 +39,7 @@ def _read(log: Path, stamp: tuple[int, int], count: int) -> tuple[str, ...]:
     start = max(0, os.fstat(descriptor).st_size - LOG_END_B)
     del stamp  # it stands for what is read
     text = opening.content(descriptor, start, LOG_END_B + LOG_END_B).decode("utf-8", "replace")
-    return tuple(clean(mask([line])[0], LINE_CHARS) for line in told(text)[-count:])
+    return tuple(clean(mask([line])[0], 200) for line in told(text)[-count:])  # characters of a line
 
 
 def told(text: str) -> list[str]:

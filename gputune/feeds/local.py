@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CLOCKS = time.time_ns() - time.monotonic_ns()
 LOOK_S = 2.0  # s between looks for runs that have begun
-MOST_ENDED = 16  # runs that have ended and are still shown
 
 
 class LocalFeed:
@@ -133,7 +132,7 @@ class LocalFeed:
             except GputuneError:  # of a newer gputune
                 self._refused.add(folder)
         ended = [folder for folder, run in self._runs.items() if run.ended]
-        for folder in ended[:-MOST_ENDED]:
+        for folder in ended[:-16]:  # runs that have ended and are still shown
             self._runs.pop(folder).close()
             self._refused.add(folder)
 

@@ -6,8 +6,6 @@ from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.keeping import RunReader
 from gputune.wire.messages import LATEST, MACHINE, CursorFields
 
-AT_ONCE = 4  # answers in a row: MiB of frames
-
 
 class KeptPast:
     """The curves of one agent's machine, as far back as the newest segment of its recording goes: a day, often."""
@@ -20,7 +18,7 @@ class KeptPast:
     def read(self) -> None:
         """Read on. Raises AgentFailed where the agent is gone; one that has no such recording is not."""
         try:
-            for _ in range(AT_ONCE):
+            for _ in range(4):  # answers in a row: MiB of frames
                 ticks, self.more = self._reader.step()
                 for tick in ticks:
                     self._curves.take(tick, self._reader.clocks)

@@ -16,7 +16,6 @@ from gputune.feeds.rows import Present, RunRow
 WAIT, BATCHES, SAMPLES = "loader.wait", "loader.batches", "loader.samples"
 COUNTED = frozenset({WAIT, BATCHES, SAMPLES})
 SHORT, LONG = 10.0, 60.0  # s of a stretch that is called the present: longer where batches are few, and no longer
-MIN_BATCHES = 10  # batches, of which one more or less is no news
 KEPT = 2 * LONG  # s: a verdict is half that old at the most
 
 
@@ -79,7 +78,8 @@ class Recent:
         last = self._rows[-1]
         found = self._rows[-2]
         for row in reversed(self._rows):
-            if last.at - row.at > LONG or (last.at - found.at >= SHORT and last.batches - found.batches >= MIN_BATCHES):
+            # 10 batches, of which one more or less is no news
+            if last.at - row.at > LONG or (last.at - found.at >= SHORT and last.batches - found.batches >= 10):
                 break
             found = row
         return found if found is not last else self._rows[-2]

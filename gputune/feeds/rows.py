@@ -19,7 +19,6 @@ from gputune.core.hygiene import clean
 from gputune.verdict.document import Verdict
 
 POINTS = 512  # of a history at the most: a wall display has no more columns than that times two dots
-STRING_CHARS = 400  # characters of any one string of a row
 
 # How the screen reaches a node. `late`: it answered before, and not for a while; `waiting`: it has not answered yet.
 LinkState = Literal["local", "up", "waiting", "late", "down", "refused", "foreign", "recorded"]
@@ -377,14 +376,13 @@ _safe: set[str] = set()  # strings that were looked at and need nothing
 
 def _clean(text: str) -> str:
     """Return the text fit to be shown: the same object where nothing had to be done."""
-    shown = clean(text, STRING_CHARS)
+    shown = clean(text, 400)  # characters of any one string of a row
     if shown != text:
         return shown
-    if len(_safe) >= REMEMBERED:
+    if len(_safe) >= 16384:  # nodes, devices and processes have a few strings each
         _safe.clear()
     _safe.add(text)
     return text
 
 
 PLAIN = frozenset({int, float, bool, type(None)})
-REMEMBERED = 16384  # nodes, devices and processes have a few strings each

@@ -15,9 +15,7 @@ from gputune.feeds.typed import typed
 from gputune.host.procfs import CLOCK_TICKS, read_bytes, stat_of
 
 SCAN_S = 2.0  # s between scans of /proc
-DEAREST = 0.005  # of a core: where there are thousands of processes, scans are further apart
 MOST_STRANGERS = 40  # strangers that are told of; a run's own processes and those on a device are told of in any case
-STRANGER_CORES = 0.02  # cores; a stranger that uses less is nobody's business
 RESIDENT = 21  # of /proc/PID/stat, counted from the state: pages in memory
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NAME_CHARS = 64  # characters
@@ -71,7 +69,8 @@ class Tasks:
         cores = self._cores(seen, at - self._at)
         self._rows = tuple(_rows(seen, cores, kin, devices, self._about))
         self._before, self._at = seen, at
-        self._due = at + max(SCAN_S, (time.thread_time() - began) / DEAREST)
+        # 0.005 of a core: where there are thousands of processes, scans are further apart
+        self._due = at + max(SCAN_S, (time.thread_time() - began) / 0.005)
         return self._rows
 
     def _about(self, pid: int) -> tuple[str, str]:
@@ -119,7 +118,8 @@ def _rows(
 ) -> list[TaskRow]:
     roles = {pid: known for pid in seen if (known := _role(pid, seen, kin)) is not None}
     wanted = {pid for pid in {*roles, *devices} if pid in seen}
-    strangers = (pid for pid, used in cores.items() if used >= STRANGER_CORES and pid not in wanted)
+    # 0.02 cores; a stranger that uses less is nobody's business
+    strangers = (pid for pid, used in cores.items() if used >= 0.02 and pid not in wanted)
     wanted.update(heapq.nlargest(MOST_STRANGERS, strangers, key=lambda pid: cores[pid]))
     ranks = {pid: rank for each in kin for pid, rank in each.ranks.items()}
     rows, up = [], time.clock_gettime(time.CLOCK_BOOTTIME)

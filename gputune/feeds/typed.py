@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 
 from gputune.core.hygiene import clean, mask
 
-COMMAND_LINE_B = 4096  # B of a command line that are looked at: an argument may be a script of megabytes
 COMMAND_CHARS = 160  # characters: what a wide screen has room for; rows of a thousand nodes come every second
 INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|bash|dash|sh|zsh)[\d.]*")
 WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})  # options of Python's that take the word after them
@@ -18,7 +17,8 @@ MODULE = "-m"
 @lru_cache(4096)
 def typed(cmdline: bytes) -> str:
     """Return a /proc/PID/cmdline as it would be typed, on one line; nothing of a thread of the kernel's."""
-    words = [word.decode("utf-8", "surrogateescape") for word in cmdline[:COMMAND_LINE_B].rstrip(b"\0").split(b"\0")]
+    # 4096 B of a command line that are looked at: an argument may be a script of megabytes
+    words = [word.decode("utf-8", "surrogateescape") for word in cmdline[:4096].rstrip(b"\0").split(b"\0")]
     if len(words) == 1:  # a process may write over its own command line: its title, as of a server
         return clean(mask(words)[0].strip(), COMMAND_CHARS)
     told = mask(_bare(words))

@@ -27,8 +27,6 @@ MEMBER, ITERATOR, BACKWARD = int(Kind.MEMBER), int(Kind.ITERATOR), int(Kind.BACK
 STOPPING = frozenset({"stopped", "continued"})
 DELAY = int(Kind.DELAY)
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), int(Kind.DELAY)})
-UNSURE = 4096  # stacks kept of a process until its loop goes on
-ORPHANS = 4096  # records of workers kept until their training process has named them
 
 
 @dataclass(slots=True)
@@ -147,7 +145,8 @@ class Gatherer:
         if not any(self._guests[number].state == "ring" for number in heard):
             self.stacks.take(stack)
             return
-        self._seen.setdefault(stack.pid, deque(maxlen=UNSURE)).append(stack)
+        # 4096 stacks kept of a process until its loop goes on
+        self._seen.setdefault(stack.pid, deque(maxlen=4096)).append(stack)
         self._sure(stack.pid, heard)
 
     def _sure(self, pid: int, processes: Iterable[int]) -> None:
@@ -195,7 +194,7 @@ class Gatherer:
             return
         owner = self._workers.owner.get(guest.pid)
         if owner is None:
-            if len(self._workers.waiting) < ORPHANS:
+            if len(self._workers.waiting) < 4096:  # records of workers kept until their training process has named them
                 self._workers.waiting.append(event)
             return
         process, iterator, number = owner

@@ -24,7 +24,6 @@ from gputune.gathering import sampled
 Part: TypeAlias = tuple[str, str, str]  # function, file, line
 Path: TypeAlias = tuple[Part, ...]
 
-PATHS_KEPT = 2000  # different paths kept
 LINES = 20  # lines told
 MOSTLY = 0.5  # of the stacks at a line that go through a model: then it is the model's
 NEARLY = 0.9  # of the stacks that train: evaluations may be called elsewhere
@@ -137,7 +136,7 @@ class Paths:
             model=-1 if copies else _through(parts),
             apart="copy" if copies else _apart(below),
         )
-        if key in self._counts or len(self._counts) < PATHS_KEPT:
+        if key in self._counts or len(self._counts) < 2000:  # different paths kept
             self._counts[key] = self._counts.get(key, 0) + count
 
     def lines(self, *, loaderless: bool = False) -> Behind:

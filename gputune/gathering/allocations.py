@@ -11,8 +11,6 @@ from gputune.features import Allocator, OutOfMemory, Trend
 from gputune.gathering.trend import AmountSeries
 
 WARM_UP = 2  # steps after which gradients and the optimizer's state are there: until then every training grows
-LATER_READINGS = 3  # readings in the later half of those before memory ran out: where all rise, that is no chance
-CARDS = 64  # devices of one process kept
 DEVICE = 0xFF  # of the code in a record
 GOES_ON = frozenset({int(Kind.BATCH), int(Kind.STEP), int(Kind.BACKWARD)})
 
@@ -48,7 +46,8 @@ class _Pool:
 
     def ran_out(self, done: int) -> Trend | None:
         """Return how what is live moved a step until now, and begin anew."""
-        trend = self.by_step.trend(0, done, least=LATER_READINGS)
+        # 3 readings in the later half of those before memory ran out: where all rise, that is no chance
+        trend = self.by_step.trend(0, done, least=3)
         self.by_step, self.begun, self.reserved = AmountSeries(), None, 0
         return trend
 
@@ -73,7 +72,7 @@ class Allocations:
 
     def card(self, fields: Mapping[str, Json]) -> None:
         """Take which device a number stands for."""
-        if len(self._cards) < CARDS:
+        if len(self._cards) < 64:  # devices of one process kept
             self._cards[int(str(fields["device"]))] = ProcessDevice(
                 str(fields.get("uuid")), int(str(fields.get("total")))
             )

@@ -10,16 +10,16 @@ from gputune.core.units import NS
 from gputune.features import Alone
 
 ALONE_KEPT = 512  # of each, the latest
-MADE = 4096  # batches whose making is remembered: records of workers may come before that of the training, or after it
-OPEN = 64  # batches made by themselves whose making is not known yet
 
 
 class Lone:
     """What is known of one loader's batches that were made by themselves."""
 
     def __init__(self) -> None:
-        self._made: deque[tuple[int, int, int]] = deque(maxlen=MADE)  # (iterator, from, to), ns
-        self._open: deque[Record] = deque(maxlen=OPEN)
+        # 4096 batches whose making is remembered: records of workers may come before that of the training, or after
+        # it
+        self._made: deque[tuple[int, int, int]] = deque(maxlen=4096)  # (iterator, from, to), ns
+        self._open: deque[Record] = deque(maxlen=64)  # batches made by themselves whose making is not known yet
         self._latest: tuple[int, int] | None = None  # iterator and index of the latest such batch
         self._came: tuple[int, int] | None = None  # likewise, once it was taken
         self._makings: deque[float] = deque(maxlen=ALONE_KEPT)

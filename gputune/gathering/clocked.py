@@ -19,7 +19,6 @@ MIN_STEPS = 8  # timed steps: of fewer nothing is said
 WARM_UP = 5  # timed steps left out: allocators, caches and autotuning settle in them
 TIMINGS_KEPT = 512  # measurements kept of each part, the latest
 SHAPES = 64  # kinds of steps, by which of their parts hold work, that are told apart
-MOSTLY = 0.8  # of the steps must be of kinds whose parts were all measured: then they speak for the rest
 PARTS = 32  # bits of a record's field
 Part: TypeAlias = tuple[int, int]  # structure of the step, which part
 
@@ -60,7 +59,8 @@ class _Parts:
         known = {shape: _whole(shape, series) for shape in self.shapes if shape}
         sums = [(self.shapes[shape], whole) for shape, whole in known.items() if whole is not None]
         counted = sum(count for count, _ in sums)
-        if not counted or counted < MOSTLY * sum(self.shapes.values()):
+        # 0.8 of the steps must be of kinds whose parts were all measured: then they speak for the rest
+        if not counted or counted < 0.8 * sum(self.shapes.values()):
             return None
         return sum(count * whole for count, whole in sums) / counted / NS
 

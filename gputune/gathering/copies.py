@@ -8,7 +8,6 @@ from gputune.core.units import NS
 from gputune.features import Copy
 
 NOTABLE = 1 << 16  # B; a smaller copy takes as long as asking for it
-PLACES = 200  # places kept: a training has a handful
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class Copies:
 
     def take(self, record: Record) -> None:
         """Take one copy.h2d span."""
-        if record.a not in self._sums and len(self._sums) >= PLACES:
+        if record.a not in self._sums and len(self._sums) >= 200:  # places kept: a training has a handful
             return
         mine = self._sums.setdefault(record.a, _Sum())
         mine.count += 1

@@ -12,17 +12,13 @@ from gputune.core.figures import mean
 from gputune.core.units import NS
 from gputune.features import Slope
 
-CAME = 16384  # batches whose times are kept, the latest: records of workers may come some s later, or before
 PENDING = 128  # moments, the latest
 DIFFERENCES_KEPT = 512  # differences, the latest
 SETTLES = 5  # rounds of all workers after which a delay shows, beside those that lie in the queue
 ODD = 0.5  # of a window that one round may take: longer is a pause of the loop's own, or an epoch's end
-APART = 1024  # batches between two looks at what can be judged
 MIN_WINDOWS = 3  # windows that have to follow a moment
 REACH = 3  # windows before, and after a window that a delay needs to settle, through which lines are laid
 AROUND = 8  # windows before, and after, at which it is told how far such lines are apart by themselves
-SIGMA = 1.4826  # standard deviations in a median distance
-MEDIAN = 1.2533  # times as far off as a mean
 
 
 class Delays:
@@ -31,7 +27,8 @@ class Delays:
     def __init__(self, workers: int, prefetch: int) -> None:
         self._workers = workers
         self._window = workers * (prefetch + SETTLES)
-        self._times: deque[int] = deque(maxlen=CAME)
+        # 16384 batches whose times are kept, the latest: records of workers may come some s later, or before
+        self._times: deque[int] = deque(maxlen=16384)
         self._moments: dict[int, dict[int, tuple[int, int]]] = {}  # to each worker's delay, in ns
         self._judged: set[int] = set()  # of these
         self._later: deque[float] = deque(maxlen=DIFFERENCES_KEPT)  # ns by which the batches came later, and
@@ -50,7 +47,7 @@ class Delays:
             return
         self._times.append(t)
         self._count += 1
-        if self._count % APART == 0:
+        if self._count % 1024 == 0:  # batches between two looks at what can be judged
             self._judge()
 
     def stood(self, record: Record) -> None:
@@ -81,8 +78,8 @@ class Delays:
         if not self._later or not self._unlike:
             return None
         delay = mean(self._delays)
-        spread = SIGMA * median(abs(each) for each in self._unlike)
-        error = MEDIAN * spread / sqrt(len(self._later)) / delay
+        spread = 1.4826 * median(abs(each) for each in self._unlike)  # standard deviations in a median distance
+        error = 1.2533 * spread / sqrt(len(self._later)) / delay  # times as far off as a mean
         return Slope(value=median(self._later) / delay, error=error, count=len(self._later), delay=delay / NS)
 
     def _judge(self) -> None:

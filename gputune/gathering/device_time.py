@@ -19,8 +19,6 @@ TOLD = "device"  # the note of a guest that times what the device does
 
 MOMENTS_KEPT = 1 << 16  # moments of which it is known; the older half of more goes
 SILENT_NS, SILENT = 10_000_000_000, 64  # without a word of the device, through as many batches: it says no more
-BACKLOG = 2.0  # batches by which the device is less behind at the end of a window than at its begin, not to be chance
-PAUSES = 1024  # that wait for the device
 
 
 class DeviceTime:
@@ -32,7 +30,7 @@ class DeviceTime:
         self._through: array[int] = array("q")  # when the device was through with what was queued by then
         self._first = self._latest = self._heard = 0  # batches: the first, the last, and the last one before a word
         self._unheard = 0  # batches since
-        self._pauses: deque[tuple[int, int]] = deque(maxlen=PAUSES)
+        self._pauses: deque[tuple[int, int]] = deque(maxlen=1024)  # that wait for the device
         self._paused_at: array[int] = array("q")  # ends of pauses, by the host
         self._paused: array[int] = array("q")  # ns of the device in them, so far
 
@@ -144,7 +142,8 @@ def drained(host: float, device: float, batches: int) -> bool:
 
     Then the device worked off what was queued before, and the host sets the pace.
     """
-    return (host - device) * batches > BACKLOG * device
+    # 2.0 batches by which the device is less behind at the end of a window than at its begin, not to be chance
+    return (host - device) * batches > 2.0 * device
 
 
 def elapsed(host: float, device: float, batches: int) -> float:

@@ -5,7 +5,6 @@ from collections.abc import Hashable
 
 MOSTLY = 0.5  # of the distances: as many are alike where a script counts its rounds
 MIN_DISTANCES = 2  # distances, below which one alone would tell
-DISTANCES = 64  # different ones kept of a place: more of them are no setting
 
 
 class Intervals:
@@ -32,7 +31,8 @@ class Intervals:
             distance = done - self._last.get(place, done)
             self._last[place] = done
             known = self._distances.setdefault(place, Counter())
-            if distance > 0 and (distance in known or len(known) < DISTANCES):
+            # 64 different ones kept of a place: more of them are no setting
+            if distance > 0 and (distance in known or len(known) < 64):
                 known[distance] += 1
 
     def of(self, place: Hashable) -> int | None:

@@ -26,9 +26,7 @@ from gputune.model.replay import TYPICAL_PREFETCH
 BATCHES_KEPT = 2000  # batches kept for the model, the latest: more would not make a mean better
 WARM_UP = 3  # first steps of a run left out: allocators, caches and autotuning settle in them
 EPOCHS = 500  # epochs kept
-RECENT = 4  # passes that records of a batch may still come for
 UNFINISHED = 64  # epochs under way at once: more were left with a break
-AGES = 1024  # workers whose batches are counted, the latest
 
 
 @dataclass(slots=True)
@@ -304,7 +302,7 @@ class LoaderState:
         """Count a batch of a worker, and return how many it had made before."""
         age = self._made_by.pop((iterator, worker), 0)
         self._made_by[iterator, worker] = age + 1
-        if len(self._made_by) > AGES:
+        if len(self._made_by) > 1024:  # workers whose batches are counted, the latest
             self._made_by.pop(next(iter(self._made_by)))
         return age
 
@@ -343,7 +341,7 @@ class LoaderState:
         """Return the pass that a batch was made for, which may be over: records of workers come late."""
         if self._epochs and (latest := self._epochs[-1]).iterator == iterator and latest.t0 <= t0:
             return latest
-        recent = islice(reversed(self._epochs), RECENT)
+        recent = islice(reversed(self._epochs), 4)  # passes that records of a batch may still come for
         return next((p for p in recent if p.iterator == iterator and p.t0 <= t0), None)
 
     def shutdown(self, record: Record) -> None:

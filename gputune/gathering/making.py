@@ -29,7 +29,6 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
     (FETCHER, "between", "between samples"),
 )
 LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen", "<string>", "gputune_guest/")
-DOINGS_KEPT = 256  # different doings kept of one process
 
 Parts = list[tuple[str, str, str]]  # function, file, line
 
@@ -74,7 +73,7 @@ class Makings:
         if found is None:
             return
         self.total += count
-        if found in self._counts or len(self._counts) < DOINGS_KEPT:
+        if found in self._counts or len(self._counts) < 256:  # different doings kept of one process
             self._counts[found] += count
 
     def merged(self, other: "Makings") -> "Makings":

@@ -7,7 +7,6 @@ batch of the next pass. A fetcher that reads ahead has its last step still to co
 from collections import deque
 from typing import NamedTuple
 
-PASSES_KEPT = 1024  # of the latest ones that are kept
 SETTLED = 3  # batches of the next pass, with which all is told that came before it
 
 
@@ -22,7 +21,8 @@ class Passes:
     """Listens to the passes of one process's training."""
 
     def __init__(self) -> None:
-        self.owns = deque[float](maxlen=PASSES_KEPT)  # s of each gap that no span covers
+        # 1024 of the latest ones that are kept
+        self.owns = deque[float](maxlen=1024)  # s of each gap that no span covers
         self._ended = self._began = 0  # the latest end of a pass, and the first begin since; 0: none
         self._stepped = 0  # the latest step before that begin
         self._batches = 0  # since then

@@ -14,9 +14,6 @@ from gputune.features import Pin
 
 BATCHES_KEPT = 2000  # batches kept, the latest: as many as waits
 NEAR = 16  # waits and batches kept to lay them over each other: more lie between them in no queue of the thread's
-FIRST = 512  # batches, the first ones, that may get fresh memory
-ON_THE_WAY = 4096  # batches that were handed on and are not taken yet
-THOUSAND = 1000  # parts in which a record tells how long the thread had no CPU
 
 
 class Pinning:
@@ -46,12 +43,13 @@ class Pinning:
         """Take one batch (a PIN record), and return since when (ns) its thread was free to take it."""
         self._seen += 1
         wall = (record.t1 - record.t0) / NS
-        queued = None if not record.code else min(wall, wall * (record.code - 1) / THOUSAND)
+        # 1000 parts in which a record tells how long the thread had no CPU
+        queued = None if not record.code else min(wall, wall * (record.code - 1) / 1000)
         self._pins.append(Pin(wall=wall, cpu=min(wall, record.d / NS), queued=queued, unpacking=record.b / NS))
-        if len(self._first) < FIRST:
+        if len(self._first) < 512:  # batches, the first ones, that may get fresh memory
             self._first.append(wall)
         self._ready[record.a, record.c] = record.t1
-        if len(self._ready) > ON_THE_WAY:
+        if len(self._ready) > 4096:  # batches that were handed on and are not taken yet
             self._ready.pop(next(iter(self._ready)))
         self._all += record.t1 - record.t0
         self._in_waits += _common((record.t0, record.t1), self._waited)

@@ -8,9 +8,6 @@ from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features.stages import Making, Pipeline, Stage
 
-READINGS_KEPT = 500  # readings kept, the latest
-SHIFT = 8  # bits of a record's code that say what it is; the number of a stage stands above them
-
 
 class PipelineState:
     """Streaming state of one pipeline. The first reading is left out: buffers fill, and functions are traced."""
@@ -22,7 +19,7 @@ class PipelineState:
         self._stages: tuple[Stage, ...] = ()
         self._slowest: Counter[int] = Counter()  # stage to readings: at an epoch's end stages are gone that have done
         self._read = 0
-        self._makings: deque[Making] = deque(maxlen=READINGS_KEPT)
+        self._makings: deque[Making] = deque(maxlen=500)  # readings kept, the latest
 
     def told(self, fields: Mapping[str, Json]) -> None:
         """Take how its stages run from here on."""
@@ -33,7 +30,8 @@ class PipelineState:
     def made(self, record: Record) -> None:
         """Take what its stages took of one batch."""
         self._read += 1
-        self._slowest[record.code >> SHIFT] += 1
+        # 8 bits of a record's code that say what it is; the number of a stage stands above them
+        self._slowest[record.code >> 8] += 1
         if self._read > 1:
             wall = (record.t1 - record.t0) / NS
             self._makings.append(Making(wall=wall, slowest=record.d / NS, cpu=record.a / NS))

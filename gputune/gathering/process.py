@@ -51,9 +51,7 @@ from gputune.model.minimum_samples import LEAST_LOOKS
 
 GAPS = 4096  # gaps of the device's clock that are kept, the latest
 FORWARDS = 2000  # timings of sampled steps kept: what comes after the last step, what the guest took
-ALIVE = 64  # iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
 LATE = 4096  # iterators whose workers' records may still come
-PENDING = 256  # batches made in the training process that wait for the next() they belong to
 DEVICES = 32  # devices of files kept
 # Looked up for every record, and an enum's members are slow to look up.
 BATCH, SPAN, STEP, BACKWARD = int(Kind.BATCH), int(Kind.SPAN), int(Kind.STEP), int(Kind.BACKWARD)
@@ -269,7 +267,8 @@ class TrainingProcess:
             self._batch(record)
         elif kind == DELAY:
             self._held_up(record)
-        elif kind in MADE and len(self._made) < PENDING:
+        # 256 batches made in the training process that wait for the next() they belong to
+        elif kind in MADE and len(self._made) < 256:
             self._made.append(record)
         elif kind == SPAN:
             self._span(record)
@@ -436,7 +435,8 @@ class TrainingProcess:
         self._begin(record.t0)
         self._iterators[record.a] = _Iterator(record.b, bool(record.e), record.t1)
         self._of[record.a] = record.b
-        if len(self._iterators) > ALIVE:
+        # 64 iterators of one process that are listened to: a loop that never ends one makes a new one each epoch
+        if len(self._iterators) > 64:
             self._iterators.pop(min(self._iterators, key=lambda number: self._iterators[number].moved))
         if len(self._of) > LATE:
             self._of.pop(next(iter(self._of)))

@@ -21,9 +21,6 @@ USUAL = 0.9  # quantile of how far the device is behind that a queue may hold at
 FULL = 0.8  # of that: from here on it is full at a step's begin and at its end, below it there is room at both
 LEAST_FULL, LEAST_ROOM = 8, 2  # steps of each kind: of fewer nothing is said
 HOLDS = 0.5  # of the host's own time for a step, at the least: of a step of more than two full queues nothing is said
-ODD = 3.0  # times the median: a step with room that took longer did something else, as to save a model
-ROUNDED = 1_000_000  # ns by which a recording may move what was at one moment
-SURE = 1.2  # times what steps with room take: steps at a full queue that take less may differ by chance
 
 
 class _Step(NamedTuple):
@@ -50,7 +47,8 @@ class Queue:
         elif record.kind == Kind.DEVICE:
             self._step = record
         gap, step = self._gap, self._step
-        if gap is not None and step is not None and abs(gap.t0 - step.t1) <= ROUNDED:
+        # 1_000_000 ns by which a recording may move what was at one moment
+        if gap is not None and step is not None and abs(gap.t0 - step.t1) <= 1_000_000:
             self._gap = self._step = None
             self._keep(gap, step)
 
@@ -71,7 +69,9 @@ class Queue:
         room = sorted(step.own for step in steps if max(step.before, step.after) < limit)
         if len(full) < LEAST_FULL or len(room) < LEAST_ROOM:
             return None
-        own = mean([each for each in room if each <= ODD * room[(len(room) - 1) // 2]])
+        # 3.0 times the median: a step with room that took longer did something else, as to save a model
+        own = mean([each for each in room if each <= 3.0 * room[(len(room) - 1) // 2]])
         if limit < HOLDS * own:
             return None
-        return (mean(full) - own) * len(full) / len(steps) if mean(full) > SURE * own else 0.0
+        # 1.2 times what steps with room take: steps at a full queue that take less may differ by chance
+        return (mean(full) - own) * len(full) / len(steps) if mean(full) > 1.2 * own else 0.0

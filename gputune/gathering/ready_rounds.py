@@ -11,10 +11,7 @@ from gputune.core.figures import mean
 from gputune.core.units import NS
 
 ROUNDS_KEPT = 512  # rounds, the latest
-LONGER = 1.5  # times what it takes to fill the queue that a pause has to last: batches take unlike long to make
 RECENT = 16  # batches over which that is the average
-LIKE = 2.0  # times the shortest of the latest waits, or
-SLIGHT = 0.1  # of the mean wait, whichever is more: a batch that is waited for longer did not lie ready
 LATEST = 64  # waits, and rounds as they usually are
 
 
@@ -53,9 +50,12 @@ class ReadyRounds:
     def round(self, gap: int, wait: int, paused: int) -> None:
         """Take a round: a step, `paused` ns of which were something else, and the next() after it (ns)."""
         self._waits.append(wait)
-        if self._workers and paused > LONGER * self._prefetch * self._making > 0:
+        # 1.5 times what it takes to fill the queue that a pause has to last: batches take unlike long to make
+        if self._workers and paused > 1.5 * self._prefetch * self._making > 0:
             self._ready, self._cold = self._workers * self._prefetch, True  # of the next ones: this one is the pause's
-        elif self._ready > 0 and wait > max(LIKE * min(self._waits), SLIGHT * mean(self._waits)):
+        # 2.0 times the shortest of the latest waits, or
+        # 0.1 of the mean wait, whichever is more: a batch that is waited for longer did not lie ready
+        elif self._ready > 0 and wait > max(2.0 * min(self._waits), 0.1 * mean(self._waits)):
             self._ready = 0  # batches lie there, and not the one whose turn it is
         elif self._ready > 0:
             self._ready -= 1

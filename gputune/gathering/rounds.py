@@ -4,7 +4,6 @@ from collections import Counter
 
 from gputune.core.units import NS
 
-BEATS = 32  # steps whose distances are kept, the first ones: then their number says enough
 TOGETHER = 8  # optimizers at the most that are taken to step in the same rounds
 WITHOUT_STEP = 8  # backward passes without any optimizer's step: more do not gather their gradients for one
 
@@ -22,7 +21,8 @@ class Rounds:
 
     def step(self, at: int, optimizer: int) -> None:
         """Take the end of the step of an optimizer (its number) at `at` (ns)."""
-        if self.steps and len(self.beats) < BEATS:
+        # 32 steps whose distances are kept, the first ones: then their number says enough
+        if self.steps and len(self.beats) < 32:
             self.beats.append((at - self.last) / NS)
         self.last = at
         self.steps += 1

@@ -58,7 +58,6 @@ KNOWN: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 STEP, REPORTING = "step", "reporting"
 LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ")
-MOST_PARTS = 1000  # functions of the step that are told apart
 LEAST_LOOKS = 3  # below it the looks say nothing of how much they differ
 # Student's t of 95 %, by looks less one, where there are few of them. Source: any table of it.
 T95 = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04}
@@ -122,7 +121,8 @@ class Sampled:
 
     def add(self, t: int, span: str, count: int, of_step: str = "") -> None:
         """Take `count` stacks of a look at `t`, all of one look have the same; `of_step`: what of the step they are."""
-        if span == STEP and of_step and (of_step in self._parts or len(self._parts) < MOST_PARTS):
+        # 1000 functions of the step that are told apart
+        if span == STEP and of_step and (of_step in self._parts or len(self._parts) < 1000):
             self._parts[of_step] = self._parts.get(of_step, 0) + count
         if t != self._t:
             self._close()

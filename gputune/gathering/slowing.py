@@ -21,7 +21,6 @@ BLOCKS = 256  # blocks of them that may wait to be judged, and differences kept:
 APART = 1024  # rounds between two looks at what can be judged
 SETTLES = 2  # rounds into which what happened in one may reach, beside those for which batches lie ready
 ODD = 4.0  # times as long as those around: such a round is a pause of the loop's own
-LATEST = 4  # delays: what is between a step and a next() is asked for a round later
 MIN_BLOCKS = 3  # blocks, and calm stretches: with fewer nobody knows anything
 NEAR = 12  # calm stretches before a block, at the most, that it is held against
 SIDES = 2  # stretches of rounds on each side that say what they take otherwise: half a one at the least
@@ -52,7 +51,8 @@ class Slowing:
         self._judged: deque[_Block] = deque(maxlen=BLOCKS)
         self._found: deque[tuple[float, float]] = deque(maxlen=BLOCKS)  # s that a block was held up, and was longer
         self._calm: deque[float] = deque(maxlen=BLOCKS * NEAR)  # s that calm stretches were longer
-        self._latest: deque[Record] = deque(maxlen=LATEST)
+        # 4 delays: what is between a step and a next() is asked for a round later
+        self._latest: deque[Record] = deque(maxlen=4)
         self._since = 0
         self.count, self.seconds = 0, 0.0  # of blocks, and of delays in all
 

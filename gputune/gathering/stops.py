@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from gputune.core.events import Record
 from gputune.core.sample import Json
 
-STOPS_KEPT = 1000  # stops of one process; of one that is stopped more often, later stops count as running
-
 
 class Stops:
     """The stops of one process, from the notes of `probes/stops.py`. Times in ns, in the order in which they came."""
@@ -30,7 +28,8 @@ class Stops:
         if fields["n"] == "stopped":
             self.began = self.began or at
         elif self.began:
-            if len(self._over) < STOPS_KEPT:
+            # 1000 stops of one process; of one that is stopped more often, later stops count as running
+            if len(self._over) < 1000:
                 self._over.append((self.began, max(self.began, at)))
             self.began, self._ran = 0, max(self.began, at)
 

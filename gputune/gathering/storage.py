@@ -15,7 +15,6 @@ BATCHES_KEPT = 400  # sampled batches kept, the latest: one in sixteen of those 
 RATES = frozenset(
     {"disk.read", "disk.write", "net.sent", "net.dropped", "net.segments", "net.resent", "pressure.io"}
 )  # counters whose pace over the loop is wanted
-LEAST_NS = 200_000_000  # between two readings for their pace to count: shorter ones are mostly rounding
 ANONYMOUS = "0:"  # how the numbers of file systems begin that are on no block device, or on several
 
 
@@ -31,7 +30,8 @@ class GrowthRate:
         """Take one reading; `t` in ns."""
         if self.first is None:
             self.first = (t, value)
-        elif t - self.last[0] >= LEAST_NS:
+        # 200_000_000 between two readings for their pace to count: shorter ones are mostly rounding
+        elif t - self.last[0] >= 200_000_000:
             self.best = max(self.best, (value - self.last[1]) / (t - self.last[0]) * NS)
         elif t > self.last[0]:  # too soon: the next one counts from the one before
             return

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from gputune.core.events import ForwardCode, Record
 from gputune.core.units import NS
 
-TIMINGS_KEPT = 2000  # timings of sampled steps
-
 
 class Stretches:
     """The stretches of one process's steps. Memory is bounded."""
 
     def __init__(self) -> None:
         self.gotten = True  # `before` counts from a next(); else from an optimizer's step: there is no DataLoader
-        self._before: deque[float] = deque(maxlen=TIMINGS_KEPT)
+        self._before: deque[float] = deque(maxlen=2000)  # timings of sampled steps
         self._looked = self._weights = self._device = 0  # ns before that call that were looked at, and what they were
         self._backward = self._optimizing = 0  # ns
         self._backed = 0  # when the last backward pass was over that no optimizer's step came after

@@ -13,7 +13,6 @@ from pathlib import Path
 from gputune.core.sample import Stack
 
 ASK, TOLD = ".ask", ".told"
-ANSWER_B = 1 << 22  # bytes of an answer that are read: sixty stacks of 250 frames
 CREATING = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -54,7 +53,8 @@ class GuestQuery:
             return ""
         try:
             whole = stat.S_ISREG(os.fstat(file).st_mode)
-            said = os.read(file, ANSWER_B) if whole else b""
+            # 1 << 22 bytes of an answer that are read: sixty stacks of 250 frames
+            said = os.read(file, 1 << 22) if whole else b""
         finally:
             os.close(file)
         with contextlib.suppress(OSError):

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from gputune.host.procfs import read_text
 
-UNLIMITED = 1 << 60  # B; version 1 says "no limit" as the highest page-aligned number
-
 
 def folders(pid: int, controller: str, proc: Path, sys: Path) -> Iterator[Path]:
     """Yield the folders that may limit `pid` through `controller` (`cpu`, `memory`), the process's own first."""
@@ -73,7 +71,8 @@ def memory_limit(pid: int, proc: Path, sys: Path) -> tuple[int, Path] | None:
     limits = [
         (limit, folder)
         for folder in folders(pid, "memory", proc, sys)
-        if (limit := _number(folder, "memory.max", "memory.limit_in_bytes")) is not None and limit < UNLIMITED
+        # 1 << 60 B; version 1 says "no limit" as the highest page-aligned number
+        if (limit := _number(folder, "memory.max", "memory.limit_in_bytes")) is not None and limit < 1 << 60
     ]
     return min(limits, default=None)
 

@@ -23,10 +23,7 @@ from gputune.host import cgroup, native
 State = Literal["ok", "limited", "missing"]
 
 DEADLINE_S = 10.0  # for any one program that a check starts: NVML can hang for ever in the driver
-ROOM_FOR_RINGS = 32 << 20  # B of /dev/shm for a hundred processes' rings
 INSIDE = "the guest takes them from inside, without telling who holds the interpreter; none with `watch --pid`"
-DOCKER_SHM = 64 << 20  # B; what a container gets when nobody asked for more: too little for most loaders
-ROOM_FOR_RUN = 512 << 20  # B; the largest recording by default
 NO_DEVICE = "install the NVIDIA driver; in a container, start it with `--gpus all`"
 PYTHON = "python"
 GUEST = Path(__file__).parents[1] / "probes" / "guest"
@@ -257,7 +254,9 @@ def shm(place: Roots) -> Iterator[Check]:
         yield Check("shm", "missing", f"`{place.shm}`: {error.strerror}", "mount a tmpfs at /dev/shm")
         return
     says = f"{_size(disk.free)} free of {_size(disk.total)}"
-    if disk.free < ROOM_FOR_RINGS or disk.total <= DOCKER_SHM:
+    # 32 << 20 B of /dev/shm for a hundred processes' rings
+    # 64 << 20 B; what a container gets when nobody asked for more: too little for most loaders
+    if disk.free < 32 << 20 or disk.total <= 64 << 20:
         fix = "in a container, start it with `--shm-size 8g` (or `--ipc host`)"
         yield Check("shm", "limited", f"{says}: little for DataLoader workers", fix)
     else:
@@ -270,7 +269,7 @@ def folder(place: Roots) -> Iterator[Check]:
     free = shutil.disk_usage(here).free
     if not os.access(here, os.W_OK):
         yield Check("folder", "limited", f"`{here}` cannot be written to", "gputune watch --out DIR -- …")
-    elif free < ROOM_FOR_RUN:
+    elif free < 512 << 20:  # B; the largest recording by default
         yield Check("folder", "limited", f"{_size(free)} free for recordings", "gputune watch --out DIR -- …")
     else:
         yield Check("folder", "ok", f"{_size(free)} free for recordings in `gputune-runs/`")

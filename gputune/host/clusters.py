@@ -20,7 +20,6 @@ from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 
 OURS = frozenset({"auto", "local"})  # addresses that Ray finds out by itself
-REACH_S = 5.0  # s for somebody to answer at the address: Ray itself would look for a minute
 CLIENT = "ray://"
 PLACE = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):(?P<port>\d{1,5})(?:/.*)?")
 LESS = 1e-6  # of a resource: what is less is none
@@ -98,7 +97,8 @@ def _reach(address: str) -> None:
     if match is None:
         return
     try:
-        socket.create_connection((match["host"].strip("[]"), int(match["port"])), REACH_S).close()
+        # 5.0 s for somebody to answer at the address: Ray itself would look for a minute
+        socket.create_connection((match["host"].strip("[]"), int(match["port"])), 5.0).close()
     except OSError as error:
         why = error.strerror or str(error)
         raise NoRay(f"no Ray cluster at `{clean(address)}`: nobody answers there ({clean(why)})") from None

@@ -18,7 +18,6 @@ POLLS = {"x86_64": {7, 271}, "aarch64": {73}}
 TABLES = ("tcp", "tcp6", "udp", "udp6")
 INODE = 9  # column of a table, counted from 0
 _SECOND = 2  # field of /proc/PID/syscall with a call's second argument, likewise
-SOCKETS_KNOWN = 1000  # sockets that are remembered
 _POLLED = struct.Struct("<i")  # the beginning of a struct pollfd
 
 
@@ -61,7 +60,7 @@ class Sockets:
         if not link.startswith("socket:["):
             return False
         if link not in self._internet:
-            if len(self._internet) >= SOCKETS_KNOWN:
+            if len(self._internet) >= 1000:  # sockets that are remembered
                 self._internet.clear()
             self._internet[link] = self._listed(link[len("socket:[") : -1])
         return self._internet[link]

@@ -13,11 +13,8 @@ from gputune.recording import ColumnEnvelope, Series
 from gputune.report import kept
 from gputune.verdict.document import Verdict
 
-FINEST = 0.5  # s of a point: in a shorter one a pace is mostly how many batches happen to end in it
 POINTS = 480  # of a line: a plot on a screen has some 900 pixels, and a zoomed one need not be finer than a report
-NUMBERS = 150_000  # in a page, of all lines together: some 1 MB
 MOST = 8  # lines of one plot: no eye tells more apart
-SHADED = 3  # lines of a plot whose spreads can be told apart
 
 Points: TypeAlias = list["float | None"]
 
@@ -53,7 +50,9 @@ def _measured(folder: Path, verdict: Verdict, lost: dict[str, str]) -> tuple[Ser
     chosen = plots({_metric(name) for name in known}, {row.span for row in verdict.ledger})
     asked = dict.fromkeys(name for plot in chosen for name in plot.columns)
     count = len(asked) + sum(_metric(name) in asked for name in known)
-    points = max(2, min(POINTS, NUMBERS // (3 * count), math.ceil(verdict.wall_s / FINEST)))
+    # 0.5 s of a point: in a shorter one a pace is mostly how many batches happen to end in it
+    # 150_000 in a page, of all lines together: some 1 MB
+    points = max(2, min(POINTS, 150_000 // (3 * count), math.ceil(verdict.wall_s / 0.5)))
     found = recording.series(folder, asked, points, lost=lost)
     if any(name in found.columns and not _is_flat(found.columns[name]) for name in (SAMPLES, SAMPLED)):
         return found, chosen
@@ -76,7 +75,8 @@ def _plot(plot: Plot, found: Series, trained: int) -> dict[str, object] | None:
         "most": plot.most,
         "more": max(0, len(lines) - MOST),
         "lines": [
-            _line(column, line, trained if column in SUMS else 1, shaded=len(lines) <= SHADED)
+            # 3 lines of a plot whose spreads can be told apart
+            _line(column, line, trained if column in SUMS else 1, shaded=len(lines) <= 3)
             for column, line in lines[:MOST]
         ],
     }

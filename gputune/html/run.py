@@ -16,7 +16,6 @@ from gputune.verdict.advised import ROOM, documentation
 from gputune.verdict.document import FindingRow, ProcessRow, Verdict
 
 MOST = 32  # rows of a kind: no run has more findings, and the document has all the others
-EVIDENCE = 64  # numbers of one finding, likewise
 WIDE = 10_000  # columns: a page wraps by itself
 
 
@@ -84,7 +83,7 @@ def told(row: FindingRow, folder: Path, story: Mapping[str, Json]) -> ShownFindi
         results=promises.results(row),
         change=", ".join(f"{name}={value}" for name, value in row.change.items()),
         diff=changes.of(row, folder, story),
-        evidence=dict(islice(row.evidence.items(), EVIDENCE)),
+        evidence=dict(islice(row.evidence.items(), 64)),  # numbers of one finding: no advisor has more
         explained=_explained(row.id),
     )
 

@@ -13,8 +13,6 @@ from gputune.recording import lean
 from gputune.recording.folder import REPORT, Folder
 from gputune.verdict.document import Verdict
 
-TEXT = 300  # characters of an error
-
 
 def put(file: str, made: bytes) -> None:
     """Write a page into the file that the user has named, in one move. Raises GputuneError where it takes none."""
@@ -38,5 +36,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _none(why: str) -> bytes:
-    said = html.escape(clean(why, TEXT))
+    said = html.escape(clean(why, 300))  # characters of an error
     return f"<!doctype html><meta charset=utf-8><title>gputune</title><p>This page was not made ({said}).\n".encode()

@@ -29,8 +29,6 @@ os.dup2(0, 1)
 from gputune.watching.beside import join
 join()
 """
-END_S = 30.0  # s that a recorder gets to say what it has found; other ranks of its job may keep it for 15
-PIECE = 1 << 16  # B
 CHANGED = ("PYTHONPATH", "GPUTUNE_RINGS", "GPUTUNE_HOST_PID")  # variables that the guest sets for our children
 
 
@@ -68,7 +66,8 @@ class Joined:
             self._late.tell_cells()
             self._late.leave()
             _send(self._recorder, self._process)
-            said = _read(self._words, time.monotonic() + END_S)
+            # 30.0 s that a recorder gets to say what it has found; other ranks of its job may keep it for 15
+            said = _read(self._words, time.monotonic() + 30.0)
         finally:
             self._restore()
             self._close()
@@ -173,7 +172,7 @@ def _read(descriptor: int, until: float) -> bytes | None:
     """Return what is said until its writer ends; None where it does not in time."""
     said = b""
     while select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
-        piece = os.read(descriptor, PIECE)
+        piece = os.read(descriptor, 1 << 16)  # B at a time
         if not piece:
             return said
         said += piece

@@ -20,7 +20,6 @@ lean()
 sys.stdout.buffer.write(page(Path(sys.argv[1]), sys.argv[1], None))
 """
 PATIENCE = 60.0  # s; the page of a day's run takes two
-HEIGHT = 720  # px
 FRAME = (
     '<iframe srcdoc="{page}" sandbox="allow-scripts" title="gputune" width="100%" height="{height}" '
     'style="border:0"></iframe>'
@@ -31,7 +30,7 @@ def html(folder: Path | None, words: str) -> str:
     """Return HTML for a run folder, None for a run that has none; `words` where there is no page of it."""
     page = "" if folder is None else _page(folder)
     if page:
-        return FRAME.format(page=escaping.escape(page, quote=True), height=HEIGHT)
+        return FRAME.format(page=escaping.escape(page, quote=True), height=720)  # px
     return f"<pre>{escaping.escape(words)}</pre>"
 
 

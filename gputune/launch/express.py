@@ -43,7 +43,6 @@ FLAGS = {
 BOTH = ({"--json", "--json-file"}, {"--perturb", "--passive"}, {"--try", "--tune"})
 SCREEN = "--tui"  # a flag that is none of a plain watch
 TUNE = "--tune"  # with a value after a sign, or without one
-LARGEST = 1 << 20  # B of a pyproject.toml
 FASTEST = 100.0  # readings a second: beyond it the reading itself becomes a load
 # Set for the command of an outer watch: no options.
 INHERITED = frozenset({"GPUTUNE_RINGS", "GPUTUNE_HOST_PID", "GPUTUNE_STEER"})
@@ -127,7 +126,7 @@ def _mentions_us(file: str) -> bool:
     except OSError:
         return False
     try:
-        return b"gputune" in os.read(descriptor, LARGEST)
+        return b"gputune" in os.read(descriptor, 1 << 20)  # B of a pyproject.toml
     except OSError:
         return False
     finally:

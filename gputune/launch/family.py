@@ -12,8 +12,6 @@ from gputune.launch import signals
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-ENDED_S = 5.0  # s that the kernel gets to end a killed process; one that hangs in a driver is left
-LOOK = 0.01  # s between looks
 
 
 def adopt() -> bool:
@@ -66,7 +64,7 @@ def end_marked(variable: str) -> None:
 
 def end(spared: "Collection[int]" = ()) -> None:
     """Kill all that is below us but `spared` and what is below those, and wait until it is gone."""
-    until = time.monotonic() + ENDED_S
+    until = time.monotonic() + 5.0  # s that the kernel gets to end a killed process; one that hangs in a driver is left
     while time.monotonic() < until:
         own = [pid for pid in children() if pid not in spared]
         if not own:
@@ -78,4 +76,4 @@ def end(spared: "Collection[int]" = ()) -> None:
                 os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
                 continue
-        time.sleep(LOOK)
+        time.sleep(0.01)  # s between looks

@@ -10,11 +10,9 @@ from gputune.core.errors import BadUsage
 RUNS = "gputune-runs"
 IGNORE, IGNORED = ".gitignore", b"*\n"  # in it: recordings are no part of anybody's repository
 TAKEN = "taken"  # an empty file in a folder that was named: whoever made it has the folder
-LONGEST_NAME = 40  # characters of a script's name in a folder's name
 PREFIX = "gputune-rings-"
 MEMORY = "/dev/shm"  # noqa: S108 - memory that processes share; the folder in it is made private
 LEAST_SHM = 32 << 20  # bytes free: a ring takes 320 KiB, and the user's workers need what is there more than we do
-GRACE = 60.0  # s: a younger folder may belong to a run that has not locked it yet
 TRIES = 100  # names tried for a folder whose name is taken
 KERNEL = "ipykernel_launcher"
 INTERPRETERS = ("python", "bash", "sh", "torchrun", "accelerate", "env", "uv", "srun")
@@ -123,7 +121,7 @@ def name_of(command: "tuple[str, ...]") -> str:
         name = next((word for word in words if not _interprets(word)), words[-1] if words else "run")
     stem = os.path.basename(name.rstrip("/")).removesuffix(".py").removesuffix(".sh")
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "_" for c in stem)
-    return kept.strip(".-")[:LONGEST_NAME] or "run"
+    return kept.strip(".-")[:40] or "run"  # characters of a script's name in a folder's name
 
 
 def _interprets(word: str) -> bool:
@@ -241,7 +239,8 @@ def hold(folder: str) -> int:
 def _is_stale(folder: str) -> bool:
     try:
         about = os.lstat(folder)
-        if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or time.time() - about.st_mtime < GRACE:
+        # 60.0 s: a younger folder may belong to a run that has not locked it yet
+        if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or time.time() - about.st_mtime < 60.0:
             return False
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -18,7 +18,6 @@ MARK = "job"  # the file that makes a folder a job's; it holds the job's key
 SEAT = "rank-"
 CLOSED = "findings.json"  # of the whole job: nobody may sit down any more
 LATE = 600.0  # s after the first one sat down: a watch that comes later is one of another start
-LOCK_S = 2.0  # s to wait for others who sit down; they take milliseconds
 LONGEST_KEY = 48  # characters
 
 # (launcher, rank, size, what tells this job from all others), the innermost launcher first, as in the guest's table
@@ -171,7 +170,7 @@ def _alone(folder: str) -> Iterator[None]:
         yield
         return
     try:
-        end = time.monotonic() + LOCK_S
+        end = time.monotonic() + 2.0  # s to wait for others who sit down; they take milliseconds
         while time.monotonic() < end:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,6 @@ import marshal
 import os
 
 LENGTH = 4  # bytes of a message's length, little endian
-CLOSED_STANDARD = 3  # descriptors below it belong to stdin, stdout and stderr, even when those came closed
 
 
 class Plan:
@@ -152,7 +151,7 @@ def pipe() -> "tuple[int, int]":
     ends = []
     for end in os.pipe():
         moved = end
-        while moved < CLOSED_STANDARD:
+        while moved < 3:  # descriptors below it belong to stdin, stdout and stderr, even when those came closed
             low.append(moved)
             moved = os.dup(moved)
         ends.append(moved)

@@ -18,7 +18,6 @@ FAULTS = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGSYS}
 )
 
-MOST_CODE = 0x80  # of where a signal comes from: SI_KERNEL, the largest of them
 MOST_PID = 1 << 22  # Linux's largest
 
 
@@ -97,5 +96,6 @@ def awaited(
 
 def _was_sent(info: signal.struct_siginfo, numbers: "set[signal.Signals] | frozenset[signal.Signals]") -> bool:
     """Return whether the fields of a signal are such as the kernel fills in."""
-    plain = info.si_errno == 0 and abs(info.si_code) <= MOST_CODE and 0 <= info.si_pid <= MOST_PID
+    # 0x80 of where a signal comes from: SI_KERNEL, the largest of them
+    plain = info.si_errno == 0 and abs(info.si_code) <= 0x80 and 0 <= info.si_pid <= MOST_PID
     return plain and info.si_signo in numbers

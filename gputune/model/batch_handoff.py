@@ -15,7 +15,6 @@ from gputune.model.replay import DELIVERY_S
 STACKED_S = 0.0002  # s to stack the samples of a small batch to tensors, or to pick them out of one
 COPY_RATE = 6e9  # B/s at which a batch passes shared memory
 STACK_RATE = 2e9  # B/s at which large samples are stacked, into memory that is new to the process
-TORCHS = 1.75  # times what Python itself takes to hand over two tensors that torch's loader does (measured: 1.7, 1.8)
 GOTTEN_S = 0.0002  # s in which next() takes what a thread of its process has pinned (measured: 0.15 to 0.6 ms)
 PICKED = 0.2  # of the CPU time of a next(): where the batch sampler took more, what is left is told by too few steps
 
@@ -25,7 +24,8 @@ def usual_of(machine: Machine) -> float:
 
     As measured once the run was over (probes/handover.py), else as known of torch.
     """
-    return DELIVERY_S if machine.handover is None else TORCHS * machine.handover
+    # 1.75 times what Python itself takes to hand over two tensors that torch's loader does (measured: 1.7, 1.8)
+    return DELIVERY_S if machine.handover is None else 1.75 * machine.handover
 
 
 def delivery_of(loader: Loader, usual: float = DELIVERY_S) -> float:

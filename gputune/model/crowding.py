@@ -20,7 +20,6 @@ from gputune.model.workload import CROWD
 
 ELSEWHERE = 2.0  # times: what teams that fit the CPUs brought elsewhere (x1.3 to x5)
 WORTH = 1.1  # for how long a step takes fewer threads is not known
-MOST_ALONE = 2  # threads, and CPUs: with one of either nothing can be shared out
 WAITING = 0.03  # of the loop that a training is runnable without a CPU: below it, nobody stands in its way
 
 
@@ -43,7 +42,8 @@ def narrower(outlook: Outlook, numbers: tuple[int, ...] = CANDIDATES) -> Narrowe
     """
     process, job, machine = outlook.process, outlook.job, outlook.run.machine
     threads, cpus = process.precision.threads or 1, math.floor(machine.cpus / machine.ranks)
-    if not process.on_host or min(threads, cpus) < MOST_ALONE or mean(s.width for s in job.steps) <= ALONE:
+    # 2 threads, and CPUs: with one of either nothing can be shared out
+    if not process.on_host or min(threads, cpus) < 2 or mean(s.width for s in job.steps) <= ALONE:
         return None
     if job.others >= CROWD or outlook.loader.company.training > 1:  # the CPUs are shared with more than these
         return None

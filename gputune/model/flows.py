@@ -17,7 +17,6 @@ from gputune.model.replay import TYPICAL_PREFETCH, LoopSeries, Work
 from gputune.model.workload import device_floor
 
 LEAST_READINGS = 3  # of the stages; each is a mean of at least four batches
-ENDLESS = 1e9  # batches: what is made ahead is bounded by its stages, not by /dev/shm
 
 
 class Flow(Outlook):
@@ -58,7 +57,7 @@ class Flow(Outlook):
 
     def queued_batches(self) -> float:
         """Return how many finished batches find room: they stay in the process."""
-        return ENDLESS
+        return 1e9  # batches: what is made ahead is bounded by its stages, not by /dev/shm
 
     def at_once(self) -> tuple[int, Speedup]:
         """Return how many elements the slowest stage should make at once, and what that would buy."""

@@ -18,7 +18,6 @@ from gputune.model.workload import CROWD, entangled, step_cpu_of, stolen_from, s
 CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)  # num_workers that people type
 PREFETCHES = (2, 4, 8, 16)
 ENDLESS = 1_000_000  # batches: of a pass whose end nobody knows, what it pays once counts for next to nothing
-MOSTLY = 0.5  # of a loader's passes within another's: from here on the two are drawn from side by side
 ROOM = 0.8  # of what is free in /dev/shm: batches vary in size, and the run's own are in there already
 
 
@@ -283,7 +282,8 @@ def _overlap(loader: Loader, other: Loader) -> bool:
         for a in loader.epochs
         for b in other.epochs
     )
-    return both > MOSTLY * sum(epoch.seconds for epoch in other.epochs)
+    # 0.5 of a loader's passes within another's: from here on the two are drawn from side by side
+    return both > 0.5 * sum(epoch.seconds for epoch in other.epochs)
 
 
 def foreign(machine: Machine, process: Process) -> float:

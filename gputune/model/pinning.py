@@ -13,8 +13,6 @@ from gputune.model.prediction import Outlook
 from gputune.model.remade import pinned_less
 from gputune.model.workload import device_time, device_work
 
-LEAST_BYTES = 1_000_000  # of a batch: below it, what pinning takes says nothing of a rate
-PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 PICTURE = frozenset({1, 3, 4})  # channels
 SIDE = 8  # pixels, the least side of a picture
 NARROWER = {"torch.float64": 0.25, "torch.float32": 0.5, "torch.int64": 0.5}  # of its bytes: float16, int32
@@ -23,7 +21,8 @@ AS_BYTES = {"torch.float64": 0.125, "torch.float32": 0.25}  # likewise, of a pic
 
 def pageable(copies: Sequence[Copy]) -> list[Copy]:
     """Return those from pageable memory."""
-    return [copy for copy in copies if copy.pinned < PINNED and copy.size]
+    # 0.5 of the bytes: a place that copies both kinds is called by what most of them are
+    return [copy for copy in copies if copy.pinned < 0.5 and copy.size]
 
 
 def measured_rate(run: Features) -> float:
@@ -45,7 +44,8 @@ def rate_of(loader: Loader) -> float:
     """Return the B/s at which its thread pins batches of a loader, time without a CPU left out; 0 if not known."""
     took = mean(pin.wall - (pin.queued or 0.0) for pin in loader.pins)
     size = loader.batch_bytes or 0
-    return size / took if took and size >= LEAST_BYTES else 0.0
+    # 1_000_000 of a batch: below it, what pinning takes says nothing of a rate
+    return size / took if took and size >= 1_000_000 else 0.0
 
 
 def staging_rate(copies: Sequence[Copy]) -> float:

@@ -16,7 +16,6 @@ from gputune.model.remade import PREPARED_S, lightened
 from gputune.model.replay import Work
 
 ENOUGH = 30  # stacks in which a batch was made: a share of a half is known to within 0.18 by then (95 %)
-MOST = 3  # remedies in a sentence
 PASSES = 3  # over the bytes of a batch that transforms make of it at once: to another type, less a mean, by a spread
 BRIEF = 0.0005  # s of the user's own code for one sample: up to here it may be calls on small arrays, not work
 SMALL = 65536  # B of a sample: a call on so little takes about as long as one on nothing
@@ -67,7 +66,7 @@ def remedies(outlook: Outlook) -> list[Remedy]:
     if not told(outlook):
         return []
     found = [remedy for remedy in (*_kept(outlook), *_at_once(outlook), *_decoded(outlook)) if _is_worth(remedy)]
-    return sorted(found, key=lambda remedy: -remedy.gain.likely)[:MOST]
+    return sorted(found, key=lambda remedy: -remedy.gain.likely)[:3]  # remedies in a sentence
 
 
 def _is_worth(remedy: Remedy) -> bool:

@@ -6,8 +6,6 @@ from itertools import pairwise
 from gputune.core.figures import mean, standard_error
 
 PARTS = 10  # whose means say how sure the mean of all is: as many as `gputune/experiment/line.py` has
-FEWEST = 4  # of them, below which nobody knows
-SHORTEST = 5  # rounds in one
 
 
 def error_of_mean(series: Sequence[float]) -> float | None:
@@ -15,8 +13,8 @@ def error_of_mean(series: Sequence[float]) -> float | None:
 
     By parts, because neighbours in a series are alike: what is slow for a second slows dozens of them.
     """
-    count = min(PARTS, len(series) // SHORTEST)
-    if count < FEWEST:
+    count = min(PARTS, len(series) // 5)  # rounds in one
+    if count < 4:  # of them, below which nobody knows
         return None
     ends = [len(series) * number // count for number in range(count + 1)]
     parts = [mean(series[start:end]) for start, end in pairwise(ends)]

@@ -27,8 +27,6 @@ AROUND = 1.5  # times: at most it is so much more, for what is done with a file,
 NOISE = 4096  # B a batch: reading the counters is counted as well
 CACHE_RATE = 4e9  # B/s at which one thread copies from the page cache
 NEAR_RATE = 1e9  # B/s of an ordinary local disk of today, or a page cache that is warm every other time
-SPREADS = 2.0  # standard deviations of a count that are allowed for
-HALVINGS = 60  # of an interval: to the last digit
 ROOM = 0.8  # of the free memory that a data set may take
 MIXED = 0.1  # of what batches ask for from a disk here: from there on it may be what they wait for, beside a server
 
@@ -202,7 +200,7 @@ def _many(looked: int, files: int) -> float:
     low, high = float(files), 2.0 * files
     while _met_at_least(high, looked) <= files:
         low, high = high, 2 * high
-    for _ in range(HALVINGS):
+    for _ in range(60):  # of an interval: to the last digit
         middle = (low + high) / 2
         low, high = (low, middle) if _met_at_least(middle, looked) > files else (middle, high)
     return high
@@ -212,7 +210,7 @@ def _met_at_least(many: float, looked: int) -> float:
     """Return how many different ones of `many` files so many openings meet, all but surely."""
     missed = math.exp(-looked / many)
     spread = math.sqrt(max(0.0, many * missed * (1 - (1 + looked / many) * missed)))
-    return many * (1 - missed) - SPREADS * spread
+    return many * (1 - missed) - 2.0 * spread  # standard deviations of a count that are allowed for
 
 
 def room(run: Features) -> float | None:

@@ -16,10 +16,8 @@ from gputune.model.replay import LoopSeries, Work
 
 CROWD = 0.2  # cores used by others: below it, a queue at the CPUs is our own
 MOST_CROWDED = 10.0  # threads a CPU: batches that take next to no CPU say little about the crowd
-CLOCKS = 0.1  # threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
 THROUGHOUT = 0.9  # of a loop in steps whose device was timed: evaluations between them work it as well
 STANDS = 2.0  # times what is stolen on average: who stands still for longer waits for something else
-MOST_STOLEN = 0.9  # of the CPU time wanted: beyond it, the clocks are to be doubted
 LOCKED = (
     0.05  # of making a batch with a lock held: below it, nobody waits long for another; and of that, waiting for it
 )
@@ -125,7 +123,8 @@ def stolen_from(cpu: float, blocked: float, stretch: float) -> float:
 
 def theft(machine: Machine) -> float:
     """Return the share of the CPU time wanted here that the host of a virtual machine gave to others."""
-    return min(MOST_STOLEN, (machine.stolen or 0.0) / machine.busy) if machine.busy else 0.0
+    # 0.9 of the CPU time wanted: beyond it, the clocks are to be doubted
+    return min(0.9, (machine.stolen or 0.0) / machine.busy) if machine.busy else 0.0
 
 
 def step_cpu_of(loader: Loader) -> float:
@@ -145,7 +144,8 @@ def step_queued_of(loader: Loader) -> float:
     if len(loader.step_cpus) < LEAST_SAMPLED:
         return loader.step_queued
     cpu, per_batch = mean(loader.step_cpus), mean(loader.waits) + mean(loader.steps)
-    threads = max(1, math.ceil((cpu + loader.step_queued) / per_batch - CLOCKS)) if per_batch else 1
+    # 0.1 threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
+    threads = max(1, math.ceil((cpu + loader.step_queued) / per_batch - 0.1)) if per_batch else 1
     explained = cpu / threads + sum(mean(series) for series in loader.pauses.values())
     return min(loader.step_queued, max(0.0, mean(loader.steps) - explained))
 

@@ -38,12 +38,8 @@ from gputune.wire.messages import (
     WhichLink,
 )
 
-OPEN_FOLDERS = 8  # run folders that are held open for whoever reads them
-ROWS_KNOWN = 4096  # rows that are known at once, of a relay with a rack of nodes
-ROWS_UNLOOKED = 16  # rows that go into one answer without a look: a live run has some 10 kB
 HANGING = 15.0  # s without a beat of the reader, which comes once a second
 EMPTY: dict[str, Any] = {"verdict": None, "recent": None, "history": History()}  # parts that are not told
-ANSWER_B = 1 << 20  # B of rows in one answer: also over 10 Mbit/s it comes in time
 
 
 class NoSuchRun(GputuneError):  # noqa: N818 - named for what happened
@@ -112,7 +108,8 @@ class Desk:
 
     def _put(self, kind: str, name: str, row: Node | RunRow) -> None:
         before = self._rows.get((kind, name))
-        if (before is None or before[1] != row) and (before is not None or len(self._rows) < ROWS_KNOWN):
+        # 4096 rows that are known at once, of a relay with a rack of nodes
+        if (before is None or before[1] != row) and (before is not None or len(self._rows) < 4096):
             self._until += 1  # a number of its own for each: an answer may end behind any of them
             self._rows[kind, name] = (self._until, row)
             if isinstance(row, RunRow):
@@ -223,7 +220,8 @@ class Desk:
             if found is None:
                 found = self._open[run] = Pullable(folder)
             self._open.move_to_end(run)
-            old = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - OPEN_FOLDERS)]
+            # 8 run folders that are held open for whoever reads them
+            old = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - 8)]
         for pullable in old:
             pullable.close()
         return found
@@ -236,12 +234,12 @@ def _without(row: RunRow, parts: Sequence[str]) -> RunRow:
 
 def _fitting(rows: list[tuple[int, Node | RunRow]]) -> list[tuple[int, Node | RunRow]]:
     """Return as many of the rows as one answer takes, from the first on: one at the least."""
-    if len(rows) <= ROWS_UNLOOKED:
+    if len(rows) <= 16:  # rows that go into one answer without a look: a live run has some 10 kB
         return rows
     size = 0
     for count, (_, row) in enumerate(rows):
         size += len(msgspec.json.encode(row))
-        if count and size > ANSWER_B:
+        if count and size > 1 << 20:  # B of rows in one answer: also over 10 Mbit/s it comes in time
             return rows[:count]
     return rows
 

@@ -19,11 +19,7 @@ from gputune.nodes.round import ASK_S, Round
 from gputune.wire.address import Address, hostfile
 from gputune.wire.credentials import Credentials
 
-THREADS = 8  # an answer takes a millisecond, so they ask 1,000 agents a second, network allowing
-SETTLED = 4.0  # s in which an agent that is there has answered
 LOOK_S = 0.05  # s
-GENTLE = 0.5  # s that threads have to end
-DOUBTFUL = 16  # threads for agents that do not answer: each try may last until its deadline
 
 
 class NodesFeed:
@@ -55,7 +51,9 @@ class NodesFeed:
         self._add(addresses)
         self._threads = [
             threading.Thread(target=self._work, args=(queue,), name="gputune-nodes", daemon=True)
-            for queue, count in ((self._queue, THREADS), (self._doubtful, DOUBTFUL))
+            # 8: an answer takes a millisecond, so they ask 1,000 agents a second, network allowing
+            # 16 threads for agents that do not answer: each try may last until its deadline
+            for queue, count in ((self._queue, 8), (self._doubtful, 16))
             for _ in range(count if file is not None else min(count, len(self.rounds)))
         ]
         for thread in self._threads:
@@ -88,7 +86,7 @@ class NodesFeed:
 
     def settle(self) -> None:
         """Wait until each agent has answered once or failed, or would have: for whoever looks only once."""
-        until = time.monotonic() + SETTLED
+        until = time.monotonic() + 4.0  # s in which an agent that is there has answered
         while time.monotonic() < until and any(each.link == "waiting" for each in self.rounds):
             time.sleep(LOOK_S)
 
@@ -115,7 +113,7 @@ class NodesFeed:
 
         A thread that came back out of gRPC while Python takes itself down would bring it down with a signal.
         """
-        until = time.monotonic() + GENTLE
+        until = time.monotonic() + 0.5  # s that threads have to end
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):

@@ -14,7 +14,6 @@ from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow
 GIB = 2**30
 NAME, COMMAND, USER = 30, 120, 24  # characters
 HOT, BUSY, FULL, WAITS = 85.0, 0.8, 0.95, 0.1  # °C, and shares from which on a figure has a colour
-STRANGERS = 4  # processes of nobody's run that are named on a node without a device
 UNKNOWN = "-"
 COLOURS = {"name": "1", "good": "32", "warn": "33", "bad": "31", "memory": "35", "device": "36", "dim": "2"}
 
@@ -87,7 +86,8 @@ def _device(device: DeviceRow, node: Node, runs: Mapping[str, RunRow], wishes: P
 def _cpus(node: Node, runs: Mapping[str, RunRow], wishes: ProcessColumns) -> str:
     used = node.cpu / node.cpus if node.cpu is not None and node.cpus else None
     mine = [task for task in node.tasks if task.run]
-    others = [task for task in node.tasks if not task.run and (task.cpu or 0) >= 0.5][:STRANGERS]
+    # 4 processes of nobody's run that are named on a node without a device
+    others = [task for task in node.tasks if not task.run and (task.cpu or 0) >= 0.5][:4]
     cells = [
         f"CPUs {_plain(node.cpu)} of {_plain(node.cpus)}, {_share(used):>4}",
         f"memory {_of(node.memory_used, node.memory_total)}",

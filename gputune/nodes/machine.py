@@ -15,7 +15,6 @@ from gputune.recording import Recording
 from gputune.recording.about import read
 
 FOLDER, BEFORE = "machine", "machine-before"
-MAX_SIZE = 64 << 20  # B: two weeks of 8 devices once a second
 BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -38,7 +37,8 @@ class MachineRecording:
             "boot": boot,
             "machine_of": "agent",
         }
-        self._recording = Recording.create(self.folder, about, max_size=MAX_SIZE)
+        # 64 << 20 B: two weeks of 8 devices once a second
+        self._recording = Recording.create(self.folder, about, max_size=64 << 20)
 
     @property
     def trouble(self) -> str:

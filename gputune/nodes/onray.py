@@ -29,8 +29,6 @@ from gputune.wire.address import parse
 from gputune.wire.client import AgentClient
 
 LOOK_S = 1.0  # s between looks at which nodes live, and whether their agents answer
-PINGS = 16  # at once
-CONNECT = 20.0  # s for an agent to say where it listens
 GENTLE = 5.0  # s that the agents have to end
 
 
@@ -76,7 +74,7 @@ class Hosted:
     def where(self) -> str:
         """Return the address that the agent listens at; raise RuntimeError where it does not."""
         announced = Path(self._folder.name) / "announced"
-        until = time.monotonic() + CONNECT
+        until = time.monotonic() + 20.0  # s for an agent to say where it listens
         while time.monotonic() < until and self._agent.poll() is None:
             if announced.exists():
                 return str(json.loads(announced.read_text())["listen"])
@@ -101,7 +99,7 @@ class ClusterAgents:
         self._ray = ray
         self._folder = folder
         self._told = told
-        self._pings = ThreadPoolExecutor(PINGS, thread_name_prefix="gputune-ray")
+        self._pings = ThreadPoolExecutor(16, thread_name_prefix="gputune-ray")  # at once
         self.members: dict[str, ClusterNode] = {}
         credentials.make(folder, ["localhost"])
         self._known = credentials.read(folder, credentials.CLIENT)

@@ -34,7 +34,6 @@ OPTIONS = (
 REMOTE = "gputune"  # the command there, if it is in PATH for ssh
 SOON, LONGEST = 1.0, 30.0  # s to the next try of an ssh that has ended
 WELL = 60.0  # s after which one that ends had been well
-SAID = 2000  # B of what it said last: some hosts greet at length
 
 
 class Nowhere(GputuneError):  # noqa: N818 - named for what happened
@@ -153,7 +152,7 @@ def _start(tunnel: Tunnel, remote: str) -> None:
 
 def _hear(tunnel: Tunnel, data: bytes) -> str:
     """Keep what an ssh says, and see to it when it has ended; return what is to be said of it, if that is new."""
-    tunnel.said = (tunnel.said + data)[-SAID:]
+    tunnel.said = (tunnel.said + data)[-2000:]  # B of what it said last: some hosts greet at length
     if not data:
         return _ended(tunnel) if tunnel.process is not None else ""
     if tunnel.serves or SERVES.encode() not in tunnel.said:

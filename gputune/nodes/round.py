@@ -25,9 +25,7 @@ NEWS_LATE_S = 5.0  # s without news after which what is known of a node is no lo
 SOON, LONGEST = 0.25, 2.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
 MOST_NODES = 1024  # that one agent may speak for, being a relay
 MOST_RUNS = 4096
-MOST_FOLLOWED = 8  # live runs of one node whose samples are pulled, once a second each
 PIECE = 0.05  # s between two answers of an agent whose news do not go into one
-AT_ONCE = 4  # answers in a row of a run that has much to tell: MiB of frames
 UPDATES = msgspec.json.Decoder(Update)  # made here, by one thread: see the end of wire/messages.py
 
 
@@ -158,7 +156,8 @@ class Round:
 
     def _follow(self) -> None:
         """Read on in the samples of live runs, for their histories. Raises AgentFailed where the agent is gone."""
-        live = [] if self._relay else [run for run in self.runs.values() if run.state == "live"][:MOST_FOLLOWED]
+        # 8 live runs of one node whose samples are pulled, once a second each
+        live = [] if self._relay else [run for run in self.runs.values() if run.state == "live"][:8]
         self._followed = {run.id: self._followed.get(run.id) or self._new(run) for run in live}
         found = {run.id: self._followed[run.id].read(run) for run in live}
         self.runs = self.runs | found
@@ -184,7 +183,7 @@ class _Followed:
     def read(self, run: RunRow) -> RunRow:
         """Return the run with its history up to now; of a long one some more each time. Raises AgentFailed."""
         try:
-            for _ in range(AT_ONCE):
+            for _ in range(4):  # answers in a row of a run that has much to tell: MiB of frames
                 ticks, more = self.reader.step()
                 self.trace.take(ticks, self.reader.clocks)
                 if not more:

@@ -21,7 +21,6 @@ from gputune.wire.address import split
 HOST, PORT = "127.0.0.1", 7071  # beside that of an agent
 PATH = "/metrics"
 OWN = f"`--metrics {HOST}:{PORT}` is this machine's own address"
-PATIENCE = 5.0  # s for a request to come, and for an answer to go
 MOST_PEERS = 8  # peers at once: a scrape takes milliseconds
 PLAIN = "text/plain; charset=utf-8"
 Answer = Callable[[str], tuple[bytes, str]]  # what the peer accepts to a body and its kind
@@ -119,7 +118,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Peer(BaseHTTPRequestHandler):
     server: _Server
-    timeout = PATIENCE
+    timeout = 5.0  # s for a request to come, and for an answer to go
     server_version, sys_version = "gputune", ""
 
     def do_GET(self) -> None:

@@ -16,7 +16,6 @@ from gputune.feeds.rows import POINTS, History, Present
 
 BUSY = "gpu.busy"
 METRICS = (BUSY, WAIT, SAMPLES, BATCHES)
-FINEST = 1.0  # s of a point at first
 DIGITS = 4  # of a share: all of them would be most of what a relay says of a run
 
 
@@ -42,7 +41,7 @@ class Trace:
 
     def __init__(self, started: float) -> None:
         self._started = started
-        self._step = FINEST
+        self._step = 1.0  # s of a point at first
         self._first = 0  # number of the first point, in steps since the start
         self._points: list[_Point] = []
         self._counts: dict[str, tuple[float, float]] = {}  # counters as they were last read, and when

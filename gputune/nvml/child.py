@@ -35,8 +35,6 @@ SLOT = 64  # bytes of shared memory: when the call began (0: none is under way),
 BEAT_S = 0.2  # s; the finest that fields are due in: utilisation is new every 1/6 s at best
 LATER = 0.5  # s; the same for a child that is no longer young: a mean over minutes needs no more
 YOUNG = 10.0  # s
-MANY_DEVICES = 4  # devices; with more of them each is read less often, so that the cost stays what it is
-EVENTS_BEAT = 1.0  # s between looks for Xid events
 LOST_RETRY = 10.0  # s until a failed field or device is tried again, doubled each time
 SLOWEST_RETRY = 300.0  # s
 DEAF = 2.0  # s without any answer but Unknown Error, after which NVML is initialised again
@@ -46,7 +44,6 @@ PR_SET_PDEATHSIG = 1
 UNKNOWN_ERRORS = frozenset({1, 9, 999})  # uninitialised, driver not loaded, unknown: NVML as a whole is gone
 HOPELESS = frozenset({3, 4, 13, 25})  # not supported, no permission, function not found, version mismatch: they stay
 GONE = frozenset({15, 16})  # the device is lost, or waits for a reset: one sentence for all of its fields
-DOUBT = 1.0  # s until a field that gave Unknown Error is asked again: then either all of NVML is gone, or that field
 XIDS = "Xid events"
 MAX_INSTANCES = 8
 
@@ -175,7 +172,8 @@ class Reader:
     def beat(self) -> float:
         """Return the seconds between two calls of `read`."""
         beat = BEAT_S if self._often or time.monotonic() < self._young_until else LATER
-        return beat * max(1.0, len(self.chosen or ()) / MANY_DEVICES)
+        # 4 devices; with more of them each is read less often, so that the cost stays what it is
+        return beat * max(1.0, len(self.chosen or ()) / 4)
 
     def read(self) -> dict[str, Any]:
         """Read what is due, and return the line for it."""
@@ -194,7 +192,7 @@ class Reader:
         if people:
             line["p"] = people
         if self._events is not None and at >= self._events_due:
-            self._events_due = at + EVENTS_BEAT
+            self._events_due = at + 1.0  # s between looks for Xid events
             if found := self._xids():
                 line["x"] = found
         self._slot.leave()
@@ -237,7 +235,9 @@ class Reader:
         elif code in UNKNOWN_ERRORS and not (due.since and self._answered > due.since / 1e9):
             self._deaf = True
             due.since = due.since or time.monotonic_ns()
-            due.at = time.monotonic() + DOUBT
+            # 1.0 s until a field that gave Unknown Error is asked again: then either all of NVML is gone, or that
+            # field
+            due.at = time.monotonic() + 1.0
         else:
             self._fail(index, due, why, wait=FOR_EVER if code in HOPELESS else 0.0)
 

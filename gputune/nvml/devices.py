@@ -10,7 +10,6 @@ from gputune.host.procfs import read_bytes
 from gputune.nvml.process import NvmlDevice, Person
 
 INITIAL_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of Linux: here pids mean what the driver says
-FILES_BEAT = 5.0  # s between looks at who holds device files open
 HIDING = frozenset({"", "-1", "NoDevFiles", "void", "none"})  # values that hide every device
 
 
@@ -104,7 +103,7 @@ class Owners:
     def _holding(self, minor: int) -> frozenset[int]:
         at = time.monotonic()
         if at >= self._holders_due:
-            self._holders_due = at + FILES_BEAT
+            self._holders_due = at + 5.0  # s between looks at who holds device files open
             held: dict[int, set[int]] = {}
             for pid in self._target.pids():
                 for number in _device_files(self._target.proc / str(pid) / "fd"):

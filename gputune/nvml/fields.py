@@ -22,8 +22,6 @@ UNIFIED = ("GB10", "Orin", "Thor", "Xavier")  # parts whose GPU has no memory of
 PID_MAX = 2**22  # PID_MAX_LIMIT of Linux; nvidia-ml-py 12.535.77 has a struct 8 bytes too long
 SUCCESS, NOT_FOUND = 0, 6
 CONSTANT = 30.0  # s between readings of what hardly ever changes
-SELDOM = 3  # beats of PCIe traffic between two readings that wait for 40 ms
-GPM_APART = 0.15  # s; samples closer than 0.1 s give nonsense
 PCIE_SENT, PCIE_RECEIVED = 197, 198  # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES: counters, and no 20 ms of waiting
 
 
@@ -235,7 +233,7 @@ def traffic(card: DeviceFields) -> list[Value]:
             return [("gpu.pcie.tx", (sent - before[1]) / seconds), ("gpu.pcie.rx", (received - before[2]) / seconds)]
         card.pcie_counts = False
     card.pcie_turn += 1
-    if card.pcie_turn % SELDOM != 1:
+    if card.pcie_turn % 3 != 1:  # beats of PCIe traffic between two readings that wait for 40 ms
         return []
     return [
         ("gpu.pcie.tx", pynvml.nvmlDeviceGetPcieThroughput(card.handle, pynvml.NVML_PCIE_UTIL_TX_BYTES) * 1e3),
@@ -333,7 +331,7 @@ class Gpm:
     def read(self, handle: Any) -> list[Value]:
         """Return the shares between the last reading and this one; nothing if that was too short ago."""
         at = time.monotonic()
-        if at - self._at < GPM_APART:
+        if at - self._at < 0.15:  # s; samples closer than 0.1 s give nonsense
             return []
         pynvml.nvmlGpmSampleGet(handle, self._new)
         self._request.sample1, self._request.sample2 = self._old, self._new

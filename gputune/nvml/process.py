@@ -26,11 +26,7 @@ SLOT = 64  # bytes shared with the child (gputune/nvml/child.py)
 DEADLINE = 2.0  # s that a call may take; NVML's slowest healthy ones block for 20 ms
 STARVED = 5  # times as long, if the process could run and got no CPU: a loaded machine is no hung driver
 START_DEADLINE = 60.0  # s for the initialisation: without persistence mode it wakes up every card, for seconds each
-START_SAID = 2.5  # s after which a slow initialisation is said
-SKIPPED = 30.0  # s until a call that hung is tried again; doubled each time, for each attempt is a gap for all
 RESTARTS = (0.0, 1.0, 5.0, 15.0, 60.0)  # s before the next start, by how many starts gave nothing
-MOST_STUCK = 3  # processes that the kernel could not kill, after which no more are started
-ANSWERS_KEPT = 4096  # answers kept for a subscriber that does not read
 HUNG = "does not answer"
 MEMORY = "memory"  # the field that may be asked for more often, by its name in gputune/nvml/fields.py
 STARTING = frozenset({"initialisation", "loading of the library"})
@@ -217,7 +213,7 @@ class Nvml:
         starts = name in STARTING or name.startswith(IDENTIFIES)
         if seconds > (START_DEADLINE if starts else DEADLINE) and (seconds > STARVED * DEADLINE or not self._starved()):
             self._hung(name, since)
-        elif starts and seconds > START_SAID and not self._said_slow:
+        elif starts and seconds > 2.5 and not self._said_slow:  # s after which a slow initialisation is said
             self._said_slow = True
             self._publish(_whole("is still starting", since))
 
@@ -229,14 +225,15 @@ class Nvml:
     def _hung(self, name: str, since: int) -> None:
         self.stop()
         if name not in STARTING:
-            self._skip[name] = 2 * self._skip.get(name, SKIPPED / 2)
+            # 30.0 s until a call that hung is tried again; doubled each time, for each attempt is a gap for all
+            self._skip[name] = 2 * self._skip.get(name, 30.0 / 2)
         what, _, index = name.rpartition(" of device ")
         one = (
             Unreadable(int(index), what, HUNG, since) if index.isdigit() and what else Unreadable(-1, name, HUNG, since)
         )
         self._publish(Answer(time.monotonic_ns(), troubles=(one,)))
         self._again()
-        if len(self._stuck) >= MOST_STUCK:
+        if len(self._stuck) >= 3:  # processes that the kernel could not kill, after which no more are started
             self._fail("hangs in the driver")
 
     def _ended(self, at: float) -> None:
@@ -267,7 +264,8 @@ class Subscription:
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        self._queue: deque[Answer] = deque([nvml.standing] if nvml.standing.t else [], maxlen=ANSWERS_KEPT)
+        # 4096 answers kept for a subscriber that does not read
+        self._queue: deque[Answer] = deque([nvml.standing] if nvml.standing.t else [], maxlen=4096)
         nvml.queues.append(self._queue)
 
     def read(self) -> list[Answer]:

@@ -14,7 +14,6 @@ from gputune.core.errors import GputuneError
 CODE = frozenset({".py", ".pyc", ".so", ".pyi", ".toml", ".cfg"})
 SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/lib/", "/lib/")
 WRITABLE = mmap.PROT_READ | mmap.PROT_WRITE
-SAMPLED = 500  # files whose pages are looked up
 
 
 class NoFiles(GputuneError):  # noqa: N818 - named for what happened
@@ -68,7 +67,7 @@ def resident(files: Sequence[Path]) -> float:
 
     Source: mincore(2).
     """
-    step = max(1, len(files) // SAMPLED)
+    step = max(1, len(files) // 500)  # files whose pages are looked up
     counts = [_pages(path) for path in files[::step]]
     whole = sum(pages for _there, pages in counts)
     return sum(there for there, _pages_ in counts) / whole if whole else 0.0

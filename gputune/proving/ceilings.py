@@ -21,7 +21,6 @@ from gputune.verdict.arbitration import LOADING, SAMPLING
 
 REPLAYED = "one batch"
 COLD, WARM, FIRST = "cold", "warm", "first"
-GONE = 0.1  # of the files' pages may stay in memory: then they count as cold
 # Workers start as ever while one batch is handed out again and again: of what that costs a ceiling says nothing.
 LOADS = frozenset((*LOADING.ids, *SAMPLING.ids)) - {"worker-restart"}
 READS = frozenset({"slow-storage", "remote-storage", "cold-cache"})  # `small-files` costs as much with files in memory
@@ -115,7 +114,7 @@ def cache(what: ReplayedRun, finding: Finding | None, kind: str, effort: Effort)
 def _cold(plan: TrialPlan, files: Sequence[Path]) -> Trial:
     caches.drop(files)
     left = caches.resident(files)
-    if left > GONE:
+    if left > 0.1:  # of the files' pages may stay in memory: then they count as cold
         raise GputuneError(
             f"{left:.0%} of the files' pages stay in memory, so nothing can be read cold here",
             hint="files on tmpfs, or that another process maps, always stay; `--cache warm` needs no dropping",

@@ -22,16 +22,10 @@ from gputune.proving.trials import Tell, Trial, TrialPlan, turns
 AS_IT_IS = "as it is"
 CHANGED = "changed"
 PAIRS = 2  # to begin with
-MORE_PAIRS = 4  # where the first ones do not agree
 BATCHES = 40  # timed in a trial, where their times vary little
-UNEVEN = 400  # timed at most, where they vary much
-LEAST_S = 3.0  # s of batches: fewer tell how fast the machine was at that moment
-TIMED_S = 60.0  # s that this may take
 EPOCHS = 3  # timed at least, where epochs are short or the change is about what happens between them
 MOST_BATCHES = 2000  # in a trial, however short the epochs
 PREFETCH = 2  # torch's own
-MARGIN_S = 120.0  # s beyond what its start-up should take, before a trial counts as hanging
-SLOWER = 3.0  # times as slow as recorded may a start-up be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +69,9 @@ def planned(what: ReplayedRun, finding: Finding | None, batches: int | None = No
         recorded=True,
         timed=where,
         elsewhere=elsewhere,
-        within=SLOWER * (_startup(what.run) + elsewhere * what.run.wall) + MARGIN_S,
+        # 120.0 s beyond what its start-up should take, before a trial counts as hanging
+        # 3.0 times as slow as recorded may a start-up be
+        within=3.0 * (_startup(what.run) + elsewhere * what.run.wall) + 120.0,
     )
 
 
@@ -98,8 +94,11 @@ def _timed(loader: Loader | None, finding: Finding | None) -> int:
     if mean <= 0:
         return BATCHES
     needed = (1.96 * statistics.pstdev(times) / mean / PRECISION) ** 2
-    lasting = LEAST_S / mean * (finding.speedup.likely if finding else 1.0)
-    return max(BATCHES, round(min(needed, UNEVEN, TIMED_S / mean)), round(min(lasting, MOST_BATCHES)))
+    # 3.0 s of batches: fewer tell how fast the machine was at that moment
+    lasting = 3.0 / mean * (finding.speedup.likely if finding else 1.0)
+    # 400: timed at most, where they vary much
+    # 60.0 s that this may take
+    return max(BATCHES, round(min(needed, 400, 60.0 / mean)), round(min(lasting, MOST_BATCHES)))
 
 
 def _whole(skip: int, timed: int, epoch: int) -> tuple[int, int]:
@@ -146,7 +145,7 @@ def prove(what: ReplayedRun, finding: Finding, effort: Effort) -> Proof:
 
     def pairs(realised: Speedup) -> int:
         word = state(predicted, of_the_run(realised, plan.elsewhere))
-        return effort.pairs or (MORE_PAIRS if word is Proven.UNDECIDED else PAIRS)
+        return effort.pairs or (4 if word is Proven.UNDECIDED else PAIRS)  # where the first ones do not agree
 
     found = turns(lambda: trials.run(plan, AS_IT_IS), changed, pairs, effort.tell)
     realised = of_the_run(found.realised, plan.elsewhere)

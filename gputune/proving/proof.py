@@ -14,7 +14,6 @@ from gputune.proving.comparing import Proven
 from gputune.report.words import number
 from gputune.verdict.document import SpeedupRow
 
-SCHEMA_VERSION: Final = 1
 CEILING: Final = "ceiling"
 AGAINST: Final = "against"
 NAMES: Final = {
@@ -44,7 +43,7 @@ class ProofTrial(msgspec.Struct, frozen=True, kw_only=True):
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """The document. `realised` is a ratio of rates, with its spread; `predicted` is null where nothing was."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     kind: str  # change, against, ceiling, cache
     id: str | None
     where: str

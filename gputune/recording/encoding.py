@@ -16,7 +16,6 @@ from gputune.core.sample import Guest, Metric, Note, Open, Reading, Sample, Stac
 from gputune.recording.frames import SCHEMA, FrameTable, frame
 from gputune.recording.rows import ROWS, Heads, Rows, laid, packed
 
-LAYOUTS = 64  # kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
 COLUMNS = 2000  # 8 devices and 192 cores need 600; instances without end (pids) must not make a table without end
 FIELDS = 10  # process, and the nine numbers of a record
 LEFT_OUT = 0xFFFF  # the id of a column beyond COLUMNS
@@ -152,7 +151,8 @@ class Encoder:
             ids.append(self._columns.get(key, LEFT_OUT))
         plain = len(set(ids)) == len(ids) and LEFT_OUT not in ids
         layout = Layout(metrics, instances, ids.tobytes(), plain)
-        self._layouts = [layout, *self._layouts[: LAYOUTS - 1]]
+        # 64: kept for reuse: beats of 1, 2 and 10 s make a handful of combinations
+        self._layouts = [layout, *self._layouts[: 64 - 1]]
         return layout
 
 

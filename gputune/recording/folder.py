@@ -22,7 +22,6 @@ LIVE = "live.json"  # likewise, while it goes on
 EXPORTS = "export.log"  # how `watch --export` went
 REPORT = "report.html"  # the verdict as a page, where one was asked for
 ROOM = ".room"  # nothing: its place on the disk is for run.json and findings.json at the end
-ROOM_SIZE = 1 << 16  # B: each of the two has some 10 KiB
 TABLES = ("samples", "batches", "fetches", "steps", "gaps", "spans", "events", "notes", "stacks")
 DERIVED = ("cells",)  # likewise, made of one of them: gputune/recording/cells.py
 _FRAMES = re.compile(r"frames-(\d{5,})")
@@ -112,7 +111,7 @@ class Folder:
         """Take room on the disk for what is told at the end: it may be full by then. OSError where it is now."""
         fd = self.append(ROOM)
         try:
-            os.posix_fallocate(fd, 0, ROOM_SIZE)
+            os.posix_fallocate(fd, 0, 1 << 16)  # B: each of the two has some 10 KiB
         finally:
             os.close(fd)
 

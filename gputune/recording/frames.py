@@ -16,7 +16,6 @@ VERSION = 1
 SCHEMA = 0x80  # added to a table's number: the payload is its schema
 _HEAD = struct.Struct("<4sBBHI")
 _CRC = struct.Struct("<I")
-TRIES = 8  # times the data that is summed up for frames that are none; a torn file has one, a hostile one thousands
 HEADER = _HEAD.size + _CRC.size
 
 
@@ -51,7 +50,8 @@ def whole(data: bytes) -> Iterator[RecordedFrame]:
     a time.
     """
     at = data.find(MAGIC)
-    left = TRIES * len(data)
+    # 8 times the data that is summed up for frames that are none; a torn file has one, a hostile one thousands
+    left = 8 * len(data)
     seen: dict[bytes, int] = {}  # head and checksum to where such a frame ends
     while 0 <= at <= len(data) - HEADER and left > 0:
         length = _length(data, at)

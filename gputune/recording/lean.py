@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-MORE = 1 << 30  # B of address space that reading one part of a recording may take: some ten times what a large one does
 HEAVY = ("numpy", "pandas")  # pyarrow takes them along where they are installed: +200 ms and +60 MiB
 _LOCK = threading.RLock()
 _ours = False  # whether this process is one of gputune's own
@@ -60,7 +59,9 @@ def lid() -> Iterator[None]:
         _settle()
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        wanted = pages * resource.getpagesize() + MORE
+        # 1 << 30 B of address space that reading one part of a recording may take: some ten times what a large one
+        # does
+        wanted = pages * resource.getpagesize() + (1 << 30)
         bound = soft == resource.RLIM_INFINITY or soft > wanted
         if bound:
             resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))

@@ -12,14 +12,11 @@ from gputune.recording import seal
 from gputune.recording.lean import lid
 
 ROWS = 1 << 20  # of a part: a segment's 8 MiB of frames hold a third of it at the most
-CELLS = 1 << 25  # values of a part: ticks of 2000 columns in such a segment come to 28 million
 LARGEST = 256 << 20  # B of a part in memory
 ALWAYS = 1 << 23  # values of a run, however small its files: a second to read
 DENSEST = 48  # values a byte of the files of a run: a loop whose times differ by half a percent comes to 16
 LARGEST_NAME = 1 << 20  # B of a name, and numbers of columns and pages, in what a file says of itself
-OFFSET = 4  # B of a word's place
 Wanted: TypeAlias = Callable[[list[str]], list[str]] | None
-LEVEL = 6  # zstd: 9 takes twice the time for one percent
 
 
 class NotReadBack(Exception):  # noqa: N818 - named for what happened
@@ -55,7 +52,7 @@ def encode(table: pa.Table) -> bytes:
         sink,
         table.schema,
         compression="zstd",
-        compression_level=LEVEL,
+        compression_level=6,  # zstd: 9 takes twice the time for one percent
         use_dictionary=[name for name in table.column_names if name not in encodings],
         column_encoding=encodings,
         write_page_checksum=True,
@@ -138,7 +135,8 @@ def _check(about: pq.FileMetaData) -> None:
     groups = [about.row_group(n) for n in range(about.num_row_groups)]
     size = sum(group.total_byte_size for group in groups)
     rows = max(about.num_rows, sum(group.num_rows for group in groups))
-    if rows > ROWS or rows * about.num_columns > CELLS or size > LARGEST:
+    # 1 << 25 values of a part: ticks of 2000 columns in such a segment come to 28 million
+    if rows > ROWS or rows * about.num_columns > 1 << 25 or size > LARGEST:
         raise NotReadBack(f"it says that it holds {rows} rows of {about.num_columns} columns in {size} B")
 
 
@@ -149,7 +147,8 @@ def _spread(column: pa.ChunkedArray) -> int:
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     longest = (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in column.chunks)
-    return sum(len(chunk) * (each + OFFSET) for chunk, each in zip(column.chunks, longest, strict=True))
+    # 4 B of a word's place
+    return sum(len(chunk) * (each + 4) for chunk, each in zip(column.chunks, longest, strict=True))
 
 
 def metadata(data: bytes) -> dict[bytes, bytes]:

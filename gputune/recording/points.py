@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 HELD = 15_000_000  # µs between two readings that is no gap: the slowest beat of a probe is 10 s
 MISSED = 3  # beats of a column between two readings: more of them are a gap
-SHORT = 100  # rows a point: with fewer of them it is faster to have Arrow sort them into points
 US = 1e6
 INFINITE = float("inf")
 
@@ -126,7 +125,8 @@ class PointStats:
     def take(self, rows: PointRows, values: pa.Array) -> None:
         """Take a column of some rows."""
         laid = rows.laid(values)
-        if len(laid) < SHORT * len(rows.runs):
+        # 100 rows a point: with fewer of them it is faster to have Arrow sort them into points
+        if len(laid) < 100 * len(rows.runs):
             self._take_short(rows.points, laid)
             return
         for point, first, many in rows.runs:

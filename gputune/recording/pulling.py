@@ -29,10 +29,8 @@ from gputune.recording.rows import ROWS
 
 MOST = 1 << 20  # B of frames that one reading looks at: some 15 minutes of 40 columns once a second
 LARGEST = 16 << 20  # B; no frame is larger: a segment ends at half of it
-HELD = 3  # segments that stay open: the one that grows, the one before, and one that somebody catches up with
 THAW = "from gputune.recording.thawing import main; main(sys.argv[1:])"
 SHORT = 0.5  # s that one call waits for it: who asks over a link must be able to tell a dead one from a slow answer
-THAWING = 8  # segments at once; who asked for the oldest has it begun anew
 
 
 class Cursor(NamedTuple):
@@ -219,7 +217,8 @@ class Pullable:
 
     def _hold(self, segment: int, frames: Frames) -> None:
         self._held[segment] = frames
-        while len(self._held) > HELD:
+        # 3 segments that stay open: the one that grows, the one before, and one that somebody catches up with
+        while len(self._held) > 3:
             self._held.pop(next(iter(self._held))).close()
 
     def _source(self, segment: int) -> Frames | None:
@@ -240,7 +239,7 @@ class Pullable:
         if descriptor is not None:
             return Frames(descriptor, "thawed")
         self._thawing[segment] = thaw
-        while len(self._thawing) > THAWING:
+        while len(self._thawing) > 8:  # segments at once; who asked for the oldest has it begun anew
             self._thawing.pop(next(iter(self._thawing))).close()
         return None
 

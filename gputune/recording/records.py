@@ -19,9 +19,6 @@ FIELDS = ("process", "kind", "code", "t0", "t1", "a", "b", "d", "e", "c")
 RAW = pa.schema([(name, pa.int64()) for name in FIELDS])
 
 GRIDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # µs; each divides a millisecond
-FINE = 128  # grid steps in a median interval: one time is off by 0.8 % of a step at most, the mean of many by nothing
-NO_RHYTHM = 10  # µs: the grid of a segment without batches and optimizer steps
-PROCESSES = 64  # looked at for the rhythm; ranks of one node keep time with each other
 
 
 class Column(NamedTuple):
@@ -112,11 +109,12 @@ def from_frames(events: pa.Table) -> pa.Table:
 def grid(events: pa.Table) -> int:
     """Return the grid in µs that is fine enough for these records."""
     rhythm = _rhythm(events, Kind.BATCH) or _rhythm(events, Kind.STEP)
-    return NO_RHYTHM if rhythm is None else _fine(rhythm)
+    return 10 if rhythm is None else _fine(rhythm)  # µs: the grid of a segment without batches and optimizer steps
 
 
 def _fine(ns: float) -> int:
-    return max((g for g in GRIDS if g * 1000 * FINE <= ns), default=GRIDS[0])
+    # 128 grid steps in a median interval: one time is off by 0.8 % of a step at most, the mean of many by nothing
+    return max((g for g in GRIDS if g * 1000 * 128 <= ns), default=GRIDS[0])
 
 
 def _fetch_grid(fetches: pa.Table, grid_us: int) -> int:
@@ -131,7 +129,8 @@ def _rhythm(events: pa.Table, kind: Kind) -> float | None:
     """Return the shortest median interval (ns) at which any process makes records of this kind."""
     mine = events.filter(pc.equal(events["kind"], int(kind)))
     found = []
-    for process in mine["process"].unique().slice(0, PROCESSES):
+    # 64: looked at for the rhythm; ranks of one node keep time with each other
+    for process in mine["process"].unique().slice(0, 64):
         t0 = mine["t0"].filter(pc.equal(mine["process"], process))
         if len(t0) > 1:
             between = pc.abs(pc.subtract(t0.slice(1), t0.slice(0, len(t0) - 1)))

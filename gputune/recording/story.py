@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from gputune.core.sample import Json
 from gputune.recording.encoding import Said
 
-PROCESSES = 256  # training processes that are named; all of them are in the notes table
 TRAINS = ("torch", "tensorflow")
 VERSIONS = ("python", *TRAINS, "cuda")
-NOTES = 256  # notes kept of one process: loaders and sites are few, an endless stream of them is a bug of ours
 
 
 class Story:
@@ -28,11 +26,13 @@ class Story:
             if row.what == "guest" and fields["role"] == "worker":
                 self._workers.add(row.process)
                 self._processes.pop(row.process, None)
-            elif row.what == "guest" and (row.process in self._processes or len(self._processes) < PROCESSES):
+            # 256 training processes that are named; all of them are in the notes table
+            elif row.what == "guest" and (row.process in self._processes or len(self._processes) < 256):
                 self._processes[row.process] = fields
             elif row.what == "note":
                 notes = self._notes.setdefault(row.process, [])
-                if len(notes) < NOTES:
+                # 256 notes kept of one process: loaders and sites are few, an endless stream of them is a bug of ours
+                if len(notes) < 256:
                     notes.append(fields)
             self.changed = self.changed or row.what != "open"
 

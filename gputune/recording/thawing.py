@@ -16,7 +16,6 @@ from gputune.recording.lean import lean
 from gputune.recording.replaying import numbers
 from gputune.recording.rows import Heads, Rows, packed
 
-ROWS_A_FRAME = 64  # at once, so that a reader need not take more than it wants
 ROWS_A_TIME = 1024  # whose values are Python objects at once
 
 
@@ -38,7 +37,7 @@ def thawed(data: bytes, clocks: int) -> Iterator[bytes]:
             found = [(id_, column[place]) for id_, column in enumerate(values) if column[place] is not None]
             ids = b"".join(id_.to_bytes(2, sys.byteorder) for id_, _ in found)
             rows.add(t, ids, packed([value for _, value in found]))
-            if len(rows.times) == ROWS_A_FRAME:
+            if len(rows.times) == 64:  # at once, so that a reader need not take more than it wants
                 yield frame(FrameTable.SAMPLES, heads.message(rows))
                 rows = Rows()
         if rows.times:

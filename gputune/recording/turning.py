@@ -9,8 +9,6 @@ from gputune.core.isolation import own_python
 from gputune.core.sample import Json
 
 CODE = "from gputune.recording.lean import keeping; keeping().main(sys.argv[1:])"
-PATIENCE = 60  # s: for a process that takes a tenth of a second, however slow the disk
-FAILURES = 3  # in a row, after which frames would only pile up
 
 
 class ParquetFailed(Exception):  # noqa: N818 - named for what happened
@@ -51,7 +49,7 @@ class Turning:
         if self._process is None:
             return []
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(60)  # s: for a process that takes a tenth of a second, however slow the disk
         except subprocess.TimeoutExpired:
             self._process.kill()
         return self._collect(self._process)
@@ -63,6 +61,6 @@ class Turning:
             self._failures = 0
             return list(json.loads(said))
         self._failures += 1
-        if self._failures >= FAILURES:
+        if self._failures >= 3:  # in a row, after which frames would only pile up
             raise ParquetFailed(f"{self._failures} segments could not be made Parquet")
         return []

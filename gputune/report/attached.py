@@ -7,9 +7,6 @@ from gputune.gathering.sampled import LEAST_LOOKS
 from gputune.report.words import percent
 from gputune.verdict.document import Attached, Verdict
 
-TOLD_PART = 0.02  # of all stacks: what of the step is worth a word
-WORDS = 3  # of the ledger, with their margins
-
 
 def sentence(verdict: Verdict) -> str:
     """Return how many stacks the ledger rests on, and how far its largest shares may be off."""
@@ -17,7 +14,7 @@ def sentence(verdict: Verdict) -> str:
         return ""
     times = "look" if verdict.attached.looks == 1 else "looks"
     of = f"from {verdict.attached.stacks:,} stacks in {verdict.attached.looks} {times}"
-    rows = [row for row in verdict.ledger[:WORDS] if row.margin is not None]
+    rows = [row for row in verdict.ledger[:3] if row.margin is not None]  # of the ledger, with their margins
     if not rows:
         return f"{of}, too few to say how sure that is: {_longer(verdict, verdict.attached)}"
     shares = ", ".join(f"{row.span} {percent(row.share)} ± {max(1, round((row.margin or 0) * 100))}" for row in rows)
@@ -26,7 +23,8 @@ def sentence(verdict: Verdict) -> str:
 
 def _step(attached: Attached) -> str:
     """Return what the step is made of, where that is more than one thing."""
-    parts = [f"{clean(row.part, PHRASE)} {percent(row.share)}" for row in attached.step if row.share >= TOLD_PART]
+    # 0.02 of all stacks: what of the step is worth a word
+    parts = [f"{clean(row.part, PHRASE)} {percent(row.share)}" for row in attached.step if row.share >= 0.02]
     return f"; of the step {', '.join(parts)}" if len(parts) > 1 else ""
 
 

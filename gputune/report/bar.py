@@ -7,8 +7,6 @@ from gputune.core.figures import apportion
 from gputune.verdict.document import LedgerRow
 
 SMALLEST = 0.01  # a smaller share is counted as `other`: it would be drawn as nothing
-VISIBLE = 0.005  # what is left over is named when it rounds to a percent
-MOST_SPANS = 4  # spans with a name: with `other`, one for each glyph
 GLYPHS = "█▓▒░·"  # by rank of share, so that neighbours always differ
 OTHER = "other"
 COLOURS = {
@@ -47,7 +45,7 @@ def parts(ledger: Sequence[LedgerRow], width: int) -> list[Part]:
     if total <= 0:
         return []
     shares = [(row.span, row.share / total) for row in sorted(ledger, key=lambda row: -row.share)]
-    for most in range(MOST_SPANS, 0, -1):
+    for most in range(4, 0, -1):  # spans with a name: with `other`, one for each glyph
         kept = _largest(shares, most)
         whole = apportion([share for _, share in kept], 100)
         shown = [Part(span, share, n) for (span, share), n in zip(kept, whole, strict=True)]
@@ -59,7 +57,7 @@ def parts(ledger: Sequence[LedgerRow], width: int) -> list[Part]:
 def _largest(shares: Sequence[tuple[str, float]], most: int) -> list[tuple[str, float]]:
     kept = [item for item in shares[:most] if item[1] >= SMALLEST] or list(shares[:1])
     rest = 1.0 - sum(share for _, share in kept)
-    return [*kept, (OTHER, rest)] if rest >= VISIBLE else kept
+    return [*kept, (OTHER, rest)] if rest >= 0.005 else kept  # what is left over is named when it rounds to a percent
 
 
 def bar(shown: Sequence[Part], width: int, *, colour: bool) -> str:

@@ -6,7 +6,6 @@ from gputune.core.hygiene import PHRASE, clean
 from gputune.verdict.document import OutOfMemoryRow
 
 GIB, MIB = 2**30, 2**20
-TOLD = 2**28  # B that is reserved and unused, from which on it is worth a word where it was not the reason
 # the older of its two names: the newer one is read by no torch before 2.9, and was without effect in some later ones
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
@@ -31,7 +30,8 @@ def _held(row: OutOfMemoryRow) -> str:
     """Return what was asked for and who held what, in the units of torch's own message."""
     unused = row.reserved_bytes - row.live_bytes
     total = f" of {size(row.total_bytes)}" if row.total_bytes else ""
-    told = f", {size(unused)} of it reserved but unused" if unused >= TOLD or row.fragmented else ""
+    # 2**28 B that is reserved and unused, from which on it is worth a word where it was not the reason
+    told = f", {size(unused)} of it reserved but unused" if unused >= 2**28 or row.fragmented else ""
     asked = f"tried to allocate {size(row.asked_bytes)} where {size(row.free_bytes)} were free"
     return f"{asked}; {size(row.reserved_bytes)}{total} held by this process{told}"
 

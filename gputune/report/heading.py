@@ -14,8 +14,6 @@ from gputune.report.words import number, percent
 from gputune.verdict.document import DeviceTotals, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
-SHORT_RUN_S = 30.0  # s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow
-TOLD_AROUND = 0.01  # of such a run, from which on its start-up or teardown is told
 SAID = {"startup": "start-up"}  # words of the ledger that are others in a sentence
 
 
@@ -38,7 +36,8 @@ def facts(verdict: Verdict) -> list[str]:
 
 def left_out(verdict: Verdict) -> dict[str, float]:
     """Return the s of start-up and teardown where a bar goes without: those of a short run say little of its loop."""
-    if verdict.wall_s >= SHORT_RUN_S or verdict.attached is not None or verdict.loop_s <= 0:
+    # 30.0 s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow
+    if verdict.wall_s >= 30.0 or verdict.attached is not None or verdict.loop_s <= 0:
         return {}
     return {SAID.get(row.span, row.span): row.seconds for row in verdict.ledger if row.span in AROUND_LOOP}
 
@@ -67,5 +66,6 @@ def _partly(device: DeviceTotals) -> str:
 
 def _before_loop(verdict: Verdict) -> str:
     """Return the start-up of a short run as a figure: its bar is the loop's."""
-    told = [f"{duration(s)} {name}" for name, s in left_out(verdict).items() if s >= TOLD_AROUND * verdict.wall_s]
+    # 0.01 of such a run, from which on its start-up or teardown is told
+    told = [f"{duration(s)} {name}" for name, s in left_out(verdict).items() if s >= 0.01 * verdict.wall_s]
     return f" ({', '.join(told)})" if told else ""

@@ -18,8 +18,6 @@ from gputune.recording.about import Damaged, NewerRun, read
 from gputune.recording.folder import FINDINGS
 from gputune.verdict.document import RECORDER, SCHEMA_VERSION, Verdict, why_of
 
-ROUNDING = 0.01  # by which the shares of a ledger may miss 1
-
 
 class NoVerdict(BadUsage):
     """A file that was named is no `findings.json`."""
@@ -124,4 +122,5 @@ def _judged(folder: Path) -> Verdict:
 def _adds_up(verdict: Verdict) -> bool:
     """Return whether its shares can be those of a run: the file may be anybody's."""
     shares = [row.share for row in verdict.ledger]
-    return not shares or (min(shares) >= 0 and math.isclose(sum(shares), 1, abs_tol=ROUNDING))
+    # 0.01: by which the shares of a ledger may miss 1
+    return not shares or (min(shares) >= 0 and math.isclose(sum(shares), 1, abs_tol=0.01))

@@ -8,9 +8,6 @@ from gputune.report.summary import inner
 from gputune.report.words import percent
 from gputune.verdict.document import ProcessRow, Verdict
 
-TOLD_STOP = 0.5  # s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
-TOLD_THEFT = 0.05  # of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
-
 
 def notes(verdict: Verdict) -> list[str]:
     """Return how it ended, who was not seen and what was spent, a sentence each."""
@@ -20,13 +17,15 @@ def notes(verdict: Verdict) -> list[str]:
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard and verdict.attached is None and not inner(verdict):
         told.append(_unheard(unheard))
-    if verdict.stopped_s >= TOLD_STOP:
+    # 0.5 s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
+    if verdict.stopped_s >= 0.5:
         told.append(f"stopped by a signal for {duration(verdict.stopped_s)}, which is not counted here")
     if verdict.dropped:
         told.append(f"{verdict.dropped:,} records were lost: the recorder came too late for them")
     if not inner(verdict):
         told.append(spent(verdict))
-    if verdict.stolen and verdict.stolen >= TOLD_THEFT:
+    # 0.05 of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
+    if verdict.stolen and verdict.stolen >= 0.05:
         theft = f"{percent(verdict.stolen)} of the CPU time wanted"
         told.append(f"the host of this virtual machine gave {theft} to others, now more, now less")
     return [each for each in told if each]

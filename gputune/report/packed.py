@@ -9,7 +9,6 @@ from gputune.core.hygiene import SENTENCE, clean
 from gputune.report.words import clip, number, percent
 from gputune.verdict.packed import SILENT, Packed, ProcRow
 
-NARROWEST = 60  # columns
 MISSING = "-"
 LEFT = frozenset({1, 7})  # columns of words
 HEAD = ("#", "status", "time", "device mem", "host mem", "device", "pace", "log")
@@ -20,7 +19,7 @@ def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
 
     `silent`: s since it was written.
     """
-    width = max(NARROWEST, width)
+    width = max(60, width)  # columns
     rows = [HEAD, *table(packed)]
     wide = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
     lines = [clip(_line(row, wide), width) for row in rows]

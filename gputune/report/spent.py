@@ -4,7 +4,6 @@ from gputune.core.figures import duration
 from gputune.report.words import number, percent
 from gputune.verdict.document import Spent, Verdict
 
-TOLD = 0.1  # of the run
 UNITS = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J"))
 
 
@@ -50,7 +49,7 @@ def _each(spent: Spent) -> str:
 
 def _start_up(verdict: Verdict) -> str:
     """Say that it is counted where it is much: a device that no loop lets wait has waited for its beginning."""
-    return ", start-up included" if verdict.startup_s >= TOLD * verdict.wall_s else ""
+    return ", start-up included" if verdict.startup_s >= 0.1 * verdict.wall_s else ""  # of the run
 
 
 def _share(spent: Spent) -> str:

@@ -10,10 +10,8 @@ from gputune.verdict.arbitration import PAUSES
 from gputune.verdict.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
-OUTSIDE = 3  # places named of a training that only stacks were taken of
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
-THREAD_BUSY = 0.9  # of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
@@ -118,7 +116,8 @@ def _apart(loaders: list[LoaderRow]) -> str:
     """Return what is known where a thread of the script's takes the batches: for the training it is all one step."""
     busiest = max(loaders, key=lambda loader: loader.apart or 0.0)
     waits = f"another thread takes its batches, and is in next() {percent(min(1.0, busiest.apart or 0.0))} of the time"
-    if (busiest.apart or 0.0) < THREAD_BUSY:
+    # 0.9 of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
+    if (busiest.apart or 0.0) < 0.9:
         return f"{waits}: it waits for the training"
     return f"{waits}: if the training waits for that thread, more num_workers help, by how much is not known"
 
@@ -199,7 +198,8 @@ def _from_outside(verdict: Verdict) -> str:
     for frame in verdict.frames:  # one line of code may be there twice: computing, and not
         where = f"{clean(frame.where, NAME)} in {clean(frame.function, NAME)}"
         shares[where] = shares.get(where, 0.0) + frame.share
-    most = sorted(shares.items(), key=lambda item: -item[1])[:OUTSIDE]
+    # 3 places named of a training that only stacks were taken of
+    most = sorted(shares.items(), key=lambda item: -item[1])[:3]
     said = ", ".join(f"{percent(share)} at {where}" for where, share in most)
     return f"no training was seen from inside; its stacks were {said}"
 

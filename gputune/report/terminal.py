@@ -23,7 +23,6 @@ from gputune.report.words import clip, percent
 from gputune.verdict.device_ledger import UNKNOWN
 from gputune.verdict.document import FindingRow, Verdict
 
-NARROWEST = 40  # columns: below it no sentence can be set
 WIDEST = 100  # columns: longer lines are harder to read
 LINES = 15  # of USUAL columns; more is not read between two runs
 USUAL = 80  # columns
@@ -31,7 +30,6 @@ FINDINGS = 3  # shown; the document holds all of them
 WHOLE = 9  # lines: no sentence of an advisor has more
 # (findings shown, lines for each of their sentences), best first: the first that keeps to LINES is taken
 SIZES = ((FINDINGS, WHOLE), (2, WHOLE), (1, WHOLE), (1, 2), (1, 1))
-LONG_STARTUP = 0.5  # share of the run: above it the ledger says more of importing than of training
 AFTER_LAST = "   "  # the indent under a finding's number
 
 COLOURS = {"high": "31", "medium": "33", "low": "36"}
@@ -46,7 +44,7 @@ def render(
     `run_folder` is what the user would type after `gputune report`; None where nothing was recorded. With `again` they
     have just typed it.
     """
-    width = min(max(NARROWEST, width), WIDEST)
+    width = min(max(40, width), WIDEST)  # columns: below it no sentence can be set
 
     def paint(text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if colour else text
@@ -89,7 +87,8 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour), *_on_device(verdict, width)]
     if said:
         return [*(drawn[1:] if summary.well(verdict) else drawn), *said]
-    if summary.share(verdict, "startup") >= LONG_STARTUP:
+    # 0.5 share of the run: above it the ledger says more of importing than of training
+    if summary.share(verdict, "startup") >= 0.5:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
 

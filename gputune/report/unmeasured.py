@@ -10,8 +10,6 @@ from gputune.verdict.document import RECORDER, RECORDING, ExperimentsRow, Overhe
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "
-WORTH_TELLING = 0.01  # of the loop's time, for watching it: twice its budget where steps take 8 ms (benchmarks/)
-START = 0.5  # s of CPU that the recorder takes once, for its imports, first looks and first verdict
 OF_THE_RUN = frozenset({RECORDING, RECORDER})  # what failed in that run alone: no look at the machine says why
 NAMED = 3  # things of a device whose reasons are told: more of them, as a rule, lack for one reason
 # What is read of a device to the findings that it would make surer, or that are silent without it only where nothing
@@ -83,7 +81,9 @@ def took(verdict: Verdict) -> str:
     if share is None or not verdict.loop_s or not verdict.processes:
         return ""
     inside = each / 1e6 * verdict.batches / len(verdict.processes) / verdict.loop_s
-    if share + inside < WORTH_TELLING + START / verdict.loop_s:
+    # 0.01 of the loop's time, for watching it: twice its budget where steps take 8 ms (benchmarks/)
+    # 0.5 s of CPU that the recorder takes once, for its imports, first looks and first verdict
+    if share + inside < 0.01 + 0.5 / verdict.loop_s:
         return ""
     of_each = f" and {each:.0f} µs of each batch" if each else ""
     most = f"up to {100 * (share + inside):.1f} % of the loop's time where no other was free"

@@ -10,8 +10,6 @@ from gputune.launch import folders
 from gputune.launch.job import MARK, SEAT
 
 RUN = "run.json"
-FRESH = 15.0  # s: a recorder writes once a second
-MOST = 64  # runs that are followed at once
 
 
 def live_runs(here: Path = Path(), proc: Path = Path("/proc")) -> list[Path]:
@@ -24,7 +22,7 @@ def live_runs(here: Path = Path(), proc: Path = Path("/proc")) -> list[Path]:
     runs = here / folders.RUNS
     if runs.is_dir():
         found |= {_whole(folder.resolve()) for folder in runs.iterdir() if opening.is_mine(folder) and fresh(folder)}
-    return sorted(found, key=lambda folder: folder.name)[-MOST:]
+    return sorted(found, key=lambda folder: folder.name)[-64:]  # runs that are followed at once
 
 
 def _held(pid: int, proc: Path) -> list[Path]:
@@ -56,7 +54,7 @@ def fresh(folder: Path) -> bool:
             return any(fresh(seat) for seat in folder.glob(f"{SEAT}*"))
     except OSError:
         return False
-    return abs(time.time() - latest) < FRESH and (folder / RUN).is_file()
+    return abs(time.time() - latest) < 15.0 and (folder / RUN).is_file()  # s: a recorder writes once a second
 
 
 def _whole(folder: Path) -> Path:

@@ -25,11 +25,8 @@ OWN = Metric("gputune.cpu", "cores", "CPU that the recorder and its child proces
 METRICS = (OWN,)
 ROOM = "gputune.probes"
 YOUNG = 10.0  # s; a run of three seconds has samples enough, and a mean over minutes loses nothing
-TREE_BEAT = 0.5  # s between looks for new processes; their CPU time is counted from their start all the same
-TREE_LATER = 2.0  # s, when the run is no longer young
 OWN_BEAT = 5.0  # s between readings of our own cost
 ASK = 1.0  # s between questions whether the run is over where a descriptor would have told us
-SLOWEST_RETRY = 60.0  # s; back-off doubles up to here
 
 
 @dataclass(slots=True)
@@ -108,7 +105,9 @@ class Ticker:
         self._young = at < self._began + YOUNG
         self._dues.clear()
         if self._tree is not None and (everything or soon >= self._tree_due):
-            beat = TREE_BEAT if self._young else TREE_LATER
+            # 0.5 s between looks for new processes; their CPU time is counted from their start all the same
+            # 2.0 s, when the run is no longer young
+            beat = 0.5 if self._young else 2.0
             self._tree_due = self._next(beat, at)
             self._tree.refresh()
         readings: list[Reading] = []
@@ -225,7 +224,7 @@ class Ticker:
             slot.off = True
         else:
             slot.due = at + slot.retry
-            slot.retry = min(2 * slot.retry, SLOWEST_RETRY)
+            slot.retry = min(2 * slot.retry, 60.0)  # s; back-off doubles up to here
 
     def _retire(self, slot: _Slot) -> None:
         ticks, slot.ticks = slot.ticks, None

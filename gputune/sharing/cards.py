@@ -11,9 +11,7 @@ from gputune.nvml.devices import HIDING, visible
 from gputune.nvml.process import MEMORY, Answer, NvmlDevice, subscribe
 
 State = Literal["starting", "there", "none"]
-SETTLE = 0.35  # s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
 LOOK_S = 0.02  # s between looks, where one waits for an answer
-TOLD_S = 3.0  # s for the first readings of a device: it is read five times a second
 NEARLY_FULL = 0.8  # of its memory in use: from here on it is read as often as can be, for it may be full in a second
 ABSENT = "no answer from NVML yet"
 DRIVER = Path("/dev/nvidiactl")  # there while it is loaded
@@ -49,7 +47,8 @@ class SharedDevice:
     @property
     def told(self) -> bool:
         """Return whether its first readings are there, or will not come."""
-        return self.used is not None or time.monotonic() - self.met > TOLD_S
+        # 3.0 s for the first readings of a device: it is read five times a second
+        return self.used is not None or time.monotonic() - self.met > 3.0
 
     @property
     def mode_name(self) -> str:
@@ -68,7 +67,8 @@ class SharedDevice:
 
     def mark(self) -> None:
         """Begin a window."""
-        self._since, self._sum, self._count = time.monotonic() + SETTLE, 0.0, 0
+        # 0.35 s after a mark in which the driver's readings are still of before it: its period is 1/6 s, ours 0.2 s
+        self._since, self._sum, self._count = time.monotonic() + 0.35, 0.0, 0
 
     def mean_busy(self) -> float | None:
         """Return the mean busy share since the mark."""

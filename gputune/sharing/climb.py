@@ -1,9 +1,5 @@
 """The number of copies that does most, by trying: from the predicted one up while each more pays in full, else down."""
 
-LINEAR = 0.92  # of N times one alone: nothing is full yet, so one more is tried
-SATURATED = 0.97  # of it: one fewer may do as much
-AS_GOOD = 0.98  # of the best that was measured: the fewest copies that reach it are taken
-
 
 class Climb:
     """Rates of so many copies together, in any unit; that of one alone is known before."""
@@ -16,9 +12,11 @@ class Climb:
         """Learn what so many do together; return how many are to be tried next, None when enough is known."""
         self._rates[copies] = rate
         alone = self._rates[1]
-        if rate >= LINEAR * copies * alone and copies + 1 <= self._most and copies + 1 not in self._rates:
+        # 0.92 of N times one alone: nothing is full yet, so one more is tried
+        if rate >= 0.92 * copies * alone and copies + 1 <= self._most and copies + 1 not in self._rates:
             return copies + 1
-        if rate < SATURATED * copies * alone and copies - 1 not in self._rates and copies > 2:
+        # 0.97 of it: one fewer may do as much
+        if rate < 0.97 * copies * alone and copies - 1 not in self._rates and copies > 2:
             return copies - 1
         return None
 
@@ -30,7 +28,8 @@ class Climb:
     def best(self) -> tuple[int, float]:
         """Return the fewest copies that do about as much as any, and what they do."""
         most = max(self._rates.values())
-        copies = min(n for n, rate in self._rates.items() if rate >= AS_GOOD * most)
+        # 0.98 of the best that was measured: the fewest copies that reach it are taken
+        copies = min(n for n, rate in self._rates.items() if rate >= 0.98 * most)
         return copies, self._rates[copies]
 
 

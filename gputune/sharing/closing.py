@@ -14,8 +14,6 @@ from gputune.sharing.window import Eyes, WindowMeans
 from gputune.verdict.packed import Packed, ProcRow
 
 FULL = 0.95  # of the device's time, or of the CPUs: then it is what keeps all together from doing more
-PAYS = 1.05  # gain from which it is worth the trouble
-LOSES = 0.98  # gain below which one after the other is faster
 
 
 def document(  # noqa: PLR0913 - all that there is to tell of
@@ -82,9 +80,9 @@ def verdict(alone: Pace | None, best: WindowMeans | None, gain: float | None, li
     both = f"{best.copies} at once did {number(best.pace.rate)} {best.pace.unit}"
     parts = [both if alone is None or gain is None else f"{both}, one alone {number(alone.rate)}: x{gain:.2f}"]
     if gain is not None and best.copies > 1:
-        if gain < LOSES:
+        if gain < 0.98:  # gain below which one after the other is faster
             parts.append("that does not pay: one after the other is faster")
-        elif gain < PAYS:
+        elif gain < 1.05:  # gain from which it is worth the trouble
             parts.append("that hardly pays")
     if limit == "device":
         parts.append("the device is full")

@@ -17,8 +17,6 @@ from gputune.sharing.spec import AUTO, Spec, encode
 from gputune.sharing.tasks import UNBUFFERED, Task
 
 BEAT_S = 0.5  # s between two looks
-LATE_S = 10.0  # s after which it is said that the cluster is busy
-TELL_S = 2.0  # s between two documents of a run that goes on
 
 Note = Callable[[str], None]
 Show = Callable[[Sequence[RemoteTask], bool], None]  # how they are, and whether the first one is only measured
@@ -71,7 +69,7 @@ class FarPack:
                 free.append(far.bundle)
                 self._ended(far, probe=probe)
             self._kill_late()
-            if time.monotonic() - self._told_at > TELL_S:
+            if time.monotonic() - self._told_at > 2.0:  # s between two documents of a run that goes on
                 self._told_at = time.monotonic()
                 self._tell(self._pack, probe)
         except KeyboardInterrupt:
@@ -83,7 +81,7 @@ class FarPack:
         self._groups.append(made)
         began, told = time.monotonic(), False
         while not made.wait(timeout_seconds=BEAT_S):
-            if told or time.monotonic() - began < LATE_S:
+            if told or time.monotonic() - began < 10.0:  # s after which it is said that the cluster is busy
                 continue
             told = True
             wanted = {name: sum(bundle[name] for bundle in bundles) for name in bundles[0]}

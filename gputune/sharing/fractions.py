@@ -12,7 +12,6 @@ from gputune.sharing.fitting import FULL, MOST_PROCESSES, SHARES, Need, Probed, 
 
 STEP = 1e4  # parts of a resource that Ray tells apart
 LEAST_CPU = 0.1  # that a process asks for at the least: one that nobody counts still runs somewhere
-LESS = 0.95  # times: steps by which less is asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +99,7 @@ def ask(probed: Probed, whole: Whole, procs: int, *, at_once: int = 0) -> Portio
     on_each = math.ceil(together / cards) if cards else 0
     cpus = min(max(LEAST_CPU, math.ceil(2 * (need.cores or 1.0)) / 2), whole.cpus / together)
     while whole.places(cpus, on_each) < together and cpus > LEAST_CPU / 10:  # nodes cannot be joined
-        cpus *= LESS
+        cpus *= 0.95  # times: steps by which less is asked for
     return Portion(
         gpu=_down(1 / on_each) if on_each else 0.0,
         cpus=_down(cpus),

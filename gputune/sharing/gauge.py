@@ -9,8 +9,6 @@ from gputune.sharing.cards import SharedDevice, SharedDevices, held
 from gputune.sharing.member import Member
 from gputune.sharing.supervising import TaskSupervisor
 
-FAMILY_S = 1.0  # s between looks at who belongs to a task, at the least
-PSS_S = 2.0  # s between sums over one task's memory, likewise; tasks take turns: adding up pages costs milliseconds
 DEAREST = 0.001  # of a core, for each of the two: what was dear is done less often
 
 
@@ -81,7 +79,8 @@ class Gauge:
             spent = time.thread_time()
             for member in running:
                 self.meet(member)
-            self._family_at = at + max(FAMILY_S, (time.thread_time() - spent) / DEAREST)
+            # 1.0 s between looks at who belongs to a task, at the least
+            self._family_at = at + max(1.0, (time.thread_time() - spent) / DEAREST)
         for index, card in self._cards.all.items():
             if card.heard != self._heard.get(index):
                 self._heard[index] = card.heard
@@ -91,7 +90,9 @@ class Gauge:
             spent = time.thread_time()
             self._turn += 1
             self.weigh(running[self._turn % len(running)])
-            self._pss_at = at + max(PSS_S, (time.thread_time() - spent) / DEAREST)
+            # 2.0 s between sums over one task's memory, at the least: adding up pages costs milliseconds, so tasks
+            # take turns
+            self._pss_at = at + max(2.0, (time.thread_time() - spent) / DEAREST)
 
     def weigh(self, member: Member) -> float:
         """Return the B of host memory that a task holds now."""

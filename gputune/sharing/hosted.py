@@ -20,7 +20,6 @@ from gputune.verdict.packed import FILE
 from gputune.watching import starting
 
 CARD = "card.json"
-CARD_S = 20.0  # s that the driver gets to tell of a card
 
 
 def launched(spec: str, cwd: str) -> Errand:
@@ -51,7 +50,7 @@ def card() -> None:
     """Write the name of the card that we were given, and its memory in B; nothing where its driver tells nothing."""
     own, cards = remote.folder(), SharedDevices()
     try:
-        cards.wait(CARD_S)
+        cards.wait(20.0)  # s that the driver gets to tell of a card
         found = next(iter(cards.allowed()), None)
         if found is not None and found.room is not None:
             Path(own, CARD).write_bytes(msgspec.json.encode((found.name, found.room)))

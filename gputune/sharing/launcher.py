@@ -35,10 +35,7 @@ from gputune.sharing.window import Eyes
 from gputune.verdict.packed import Packed, to_json
 
 BEAT_S = 0.1  # s between two looks, where no signal comes
-PREPARE_S = 2.0  # s after the start: then there is time to load what the summary needs
-DRIVER_S = 2.0  # s in which it is found out whether there is a card at all, at the end of a run shorter than that
 ORPHANED_S = 5.0  # s that tasks get to end once the process that was started by hand is gone
-WIDTH = 100  # columns of the summary, where stderr is no terminal
 OURS = 1
 
 
@@ -107,7 +104,8 @@ class Launcher:
         members = self._crew.members
         states = tuple((member.state, member.paused, member.attempts) for member in members)
         self._living.look(self._crew.running, (self._course.phase, states))
-        if not self._prepared and time.monotonic() - self._began > PREPARE_S:
+        # 2.0 s after the start: then there is time to load what the summary needs
+        if not self._prepared and time.monotonic() - self._began > 2.0:
             self._prepared = True
             import gputune.report.packed  # noqa: F401, PLC0415 - the summary needs it then, and is waited for
 
@@ -120,7 +118,8 @@ class Launcher:
     def _meet_cards(self) -> None:
         """Find out whether there is a card, where the tasks were faster than the driver: the verdict says so."""
         if not (self._crew.closing or self._places.is_without_card):
-            self._cards.meet(DRIVER_S)
+            # 2.0 s in which it is found out whether there is a card at all, at the end of a run shorter than that
+            self._cards.meet(2.0)
         if self._places.card is None:
             self._places.meet()
 
@@ -184,7 +183,8 @@ class Launcher:
         self._living.put(made)
         if self._living.trouble:
             self._tell(self._living.trouble)
-        width = os.get_terminal_size(2).columns if os.isatty(2) else WIDTH
+        # 100 columns of the summary, where stderr is no terminal
+        width = os.get_terminal_size(2).columns if os.isatty(2) else 100
         text = render(made, width=width)
         if self._spec.folder:
             text += f"\nnext: gputune report {self._typed()}"

@@ -11,17 +11,14 @@ from gputune.sharing.progress import TaskCounts, between
 from gputune.sharing.window import Eyes
 from gputune.verdict.packed import FILE, Packed, to_json
 
-FIRST_S = 0.5  # s: the tasks have the machine to themselves while they start
-BEAT_S = 2.0  # s between two writings where nobody has come or gone
-RECENT = 6  # beats that the recent pace is of: short enough to see a task slow down, long enough for slow batches
-
 
 class RecentPace:
     """The pace of each task over the last beats."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
-        self._past: deque[dict[int, TaskCounts]] = deque(maxlen=RECENT)
+        # 6 beats that the recent pace is of: short enough to see a task slow down, long enough for slow batches
+        self._past: deque[dict[int, TaskCounts]] = deque(maxlen=6)
 
     def look(self, members: "list[Member]") -> dict[int, Pace]:
         """Return the paces of those that run, by slot, and begin a beat."""
@@ -45,7 +42,7 @@ class ShareLiveWriter:
         self._folder = folder
         self._recent = recent
         self._make = make
-        self._due = time.monotonic() + FIRST_S
+        self._due = time.monotonic() + 0.5  # s: the tasks have the machine to themselves while they start
         self._shape: Hashable = None
         self._paces: Mapping[int, Pace] = {}
 
@@ -57,7 +54,7 @@ class ShareLiveWriter:
             return
         self._shape = shape
         if due:
-            self._due = at + BEAT_S
+            self._due = at + 2.0  # s between two writings where nobody has come or gone
             self._paces = self._recent.look(running)
         self.put(self._make(self._paces))
 

@@ -11,7 +11,6 @@ from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
 from gputune.sharing.member import Member
 
-READ_B = 1 << 16  # bytes read of one log at a time
 LINE_CHARS = 4096  # characters of a line that is shown or looked through
 UNIT = "metric"
 COLOURS = ("36", "33", "32", "35", "34", "31")  # of the prefixes, one process after the other
@@ -34,7 +33,7 @@ class Log:
                 if os.fstat(file.fileno()).st_size < self._at:
                     self._at, self._part = 0, b""
                 file.seek(self._at)
-                data = file.read(READ_B)
+                data = file.read(1 << 16)  # bytes read of one log at a time
         except OSError:
             return []
         self._at += len(data)

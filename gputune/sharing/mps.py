@@ -21,7 +21,6 @@ PIPE, LOG = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 PERCENTAGE, PINNED = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 DEADLINE = 5.0  # s for an answer of the daemon's control
-STARTING = 10.0  # s for its start
 VOLTA = 7.0  # compute capability
 CLIENTS = 48  # of one card, Volta and later
 OLD_CLIENTS = 16  # before
@@ -86,7 +85,7 @@ class Mps:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=STARTING,
+                timeout=10.0,  # s for its start
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -13,10 +13,8 @@ from gputune.sharing.spec import Spec
 from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.window import Eyes, Window, WindowMeans
 
-SHORTEST = 2.0  # s in which it is measured whether it pays
 NO_LOSS = 0.98  # of a pace: what is within it counts as no loss
 CLIENTS_S = 3.0  # s between looks for the tasks among the clients of MPS
-CLIENTS_MOST = 60.0  # s after which those that are not among them will not come, batches or none
 WORDS = 120  # characters of a log's last line
 HANGS = "hangs"  # why one was ended
 
@@ -81,7 +79,8 @@ class Pack:
         if self._window is None:
             self._window = Window(active, self._eyes)
         self._window.look()
-        if not self._settled and self._window.enough(max(SHORTEST, self._spec.trial)):
+        # 2.0 s in which it is measured whether it pays
+        if not self._settled and self._window.enough(max(2.0, self._spec.trial)):
             self._settle(self._window, alone)
 
     def _go_on(self) -> bool:
@@ -170,7 +169,8 @@ class Pack:
         if self._clients_at == float("inf") or not running or self._crew.waiting:
             return
         if not self._clients_at:
-            self._clients_at, self._clients_until = at + CLIENTS_S, at + CLIENTS_MOST
+            # 60.0 s after which those that are not among them will not come, batches or none
+            self._clients_at, self._clients_until = at + CLIENTS_S, at + 60.0
         if at < self._clients_at:
             return
         self._clients_at = at + CLIENTS_S

@@ -19,7 +19,6 @@ from gputune.sharing.spec import Mps as Wish
 from gputune.sharing.spec import Spec, TaskSpec, total
 from gputune.sharing.tasks import Task, tasks
 
-DRIVER_S = 3.0  # s that the driver gets to tell of its cards
 WORD = 400  # characters of a command, or of its variables, that are shown
 OWN = "GPUTUNE_SHARE"  # variables between us and our launcher
 
@@ -63,7 +62,7 @@ def rehearse(spec: Spec) -> tuple[Rehearsal, GputuneError | None]:
     """Return the plan, and what it would be refused with. Raises GputuneError for a card that cannot be chosen."""
     cards = SharedDevices()
     try:
-        cards.wait(CARDS_S if spec.gpus else DRIVER_S)
+        cards.wait(CARDS_S if spec.gpus else 3.0)  # s that the driver gets to tell of its cards
         chosen = _chosen(spec, cards)
         plan = _plan(spec, cards, chosen)
         return plan, _refused(spec, chosen) or _without_daemon(spec, cards, chosen, plan.at_once)

@@ -22,7 +22,6 @@ from gputune.sharing import fitting, host
 from gputune.sharing.spec import VARIABLE, Spec, encode, total
 from gputune.watching import starting
 
-HZ = 5.0  # readings a second: several trainings at once are enough to do for a machine
 LAUNCHER = "from gputune.sharing.launcher import main; main()"
 
 
@@ -52,7 +51,8 @@ def share(spec: Spec, out: str | None, log_dir: str | None, link: PipeEnd, troub
     rings = _rings(said)
     blocked = tuple(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     spec = msgspec.structs.replace(spec, rings=rings, parent=os.getppid(), mask=blocked)
-    wishes = WatchOptions(command, out=out, hz=HZ, quiet=True, stacks=False)
+    # 5.0 readings a second: several trainings at once are enough to do for a machine
+    wishes = WatchOptions(command, out=out, hz=5.0, quiet=True, stacks=False)
     run = WatchedRun(wishes, folder=folder, rings=rings, troubles=said, family=True)
     environment: dict[str, str | None] = {**starting.environment(rings), **_override(spec), VARIABLE: encode(spec)}
     plan = Plan(tuple(own_python(LAUNCHER)), environment, rings, run.plain(), keeps_stdout=False, family=True)

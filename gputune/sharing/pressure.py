@@ -14,13 +14,7 @@ from gputune.sharing import host
 from gputune.sharing.cards import SharedDevice
 from gputune.sharing.spec import Guard
 
-LOOK_S = 0.2  # s between looks: a card that is nearly full is read as often
 BACK = 10.0  # s over which growth is seen
-GROWS = 0.005  # of a memory, within BACK
-DEVICE_FULL = 0.97  # of what a card has for processes
-HOST_FULL = 0.96  # of the host's memory
-DEVICE_EASED = 0.85  # of the card's memory, below which a paused task goes on
-HOST_EASED = 0.85  # of the host's memory, likewise
 CALM = 5.0  # s between two steps: what was ended gives its memory back meanwhile
 
 Action = Literal["pause", "end", "resume"]
@@ -48,7 +42,7 @@ class Strain:
         """Learn what is in use; return whether it is nearly all, and grows."""
         grown = _grown(self._past, at, used)
         self.is_eased = used < self._low * whole
-        if at < self._calm_until or used <= self._full * whole or grown <= GROWS * whole:
+        if at < self._calm_until or used <= self._full * whole or grown <= 0.005 * whole:  # of a memory, within BACK
             return False
         self._calm_until = at + CALM
         self._past.clear()
@@ -63,7 +57,9 @@ class MemoryPressure:
         self._memory = memory
         self._look_at = self._calm_until = 0.0
         self._held = False  # somebody was paused for it
-        self._host = Strain(HOST_FULL, HOST_EASED)
+        # 0.96 of the host's memory
+        # 0.85 of it, below which a paused task goes on
+        self._host = Strain(0.96, 0.85)
         self._devices: dict[int, Strain] = {}
 
     def look(self, cards: Sequence[SharedDevice]) -> list[Relief]:
@@ -71,7 +67,7 @@ class MemoryPressure:
         at = time.monotonic()
         if self._guard == "off" or at < self._look_at:
             return []
-        self._look_at = at + LOOK_S
+        self._look_at = at + 0.2  # s between looks: a card that is nearly full is read as often
         steps = [*self._on_cards(at, cards), *self._on_host(at)]
         if steps:
             self._calm_until = at + CALM
@@ -93,7 +89,9 @@ class MemoryPressure:
         for card in cards:
             if card.used is None or not card.room:
                 continue
-            strain = self._devices.setdefault(card.device.index, Strain(DEVICE_FULL, DEVICE_EASED))
+            # 0.97 of what a card has for processes
+            # 0.85 of the card's memory, below which a paused task goes on
+            strain = self._devices.setdefault(card.device.index, Strain(0.97, 0.85))
             if strain.ends(at, card.used, card.room):
                 says = f"{size(card.room - card.used)} of {size(card.room)} are left on {card.name}, and it grows"
                 found.append(Relief(says, self._action, card))

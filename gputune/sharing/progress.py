@@ -17,8 +17,6 @@ from gputune.core.units import NS
 from gputune.gathering.device_time import TOLD, DeviceTime, elapsed
 from gputune.probes.loader import Foreign, Ring
 
-SCAN_S = 0.5  # s between looks for new rings
-
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
@@ -100,7 +98,7 @@ class Progress:
         """Read what is new."""
         at = time.monotonic()
         if now or at >= self._scan_at:
-            self._scan_at = at + SCAN_S
+            self._scan_at = at + 0.5  # s between looks for new rings
             self._scan()
         for slot, ring in self._rings.values():
             for event in self._drained(slot, ring):

@@ -29,11 +29,7 @@ from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import Eyes, Window
 
 Phase = Literal["alone", "trying", "clearing", "packed"]
-BLIND_S = 10.0  # s after which a task without any batch is not waited for
-IMPORTS_S = 30.0  # s likewise, if it is a Python: it may not have come to its imports
 PATIENCE_S = 60.0  # s likewise, if it has torch or TensorFlow, or is loading it: from a slow disk that takes a while
-DRIVER_S = 20.0  # s that the driver gets beyond the trial: waking up cards takes it seconds
-LISTED_S = 4.0  # s that it gets to list a process: it is asked seldom, and a task may use no card at all
 UNSEEN = "no batches were seen of one alone (`--metric-regex` would read its own numbers)"
 UNREAD = "`--metric-regex` met no number in what one alone wrote"
 
@@ -200,9 +196,10 @@ class Course:
     def _is_seen(self, first: Member, over: float) -> bool:
         """Return whether the driver has told of a task, or has had `over` s too long for it."""
         if not self._places.told:
-            return over > DRIVER_S
+            return over > 20.0  # s that the driver gets beyond the trial: waking up cards takes it seconds
         on_card = self._eyes.gauge.fresh(first).device_peak is not None
-        return self._places.card is None or on_card or over > LISTED_S
+        # 4.0 s that it gets to list a process: it is asked seldom, and a task may use no card at all
+        return self._places.card is None or on_card or over > 4.0
 
     def _is_blind(self, first: Member) -> bool:
         """Return whether nothing more is to be expected of a task that runs."""
@@ -217,7 +214,9 @@ class Course:
         has_ring = self._eyes.logs.has_metric or self._eyes.progress.has_ring(first.task.slot)
         if has_ring or host.is_loading(pids):
             return max(PATIENCE_S, 4 * trial)
-        return max(IMPORTS_S if host.is_python(pids) else BLIND_S, 2 * trial)
+        # 10.0 s after which a task without any batch is not waited for
+        # 30.0 s if it is a Python: it may not have come to its imports
+        return max(30.0 if host.is_python(pids) else 10.0, 2 * trial)
 
     def _measured(self, first: Member, window: Window | None) -> None:
         """Go on from what the first task has shown. Raises DoesNotFit."""

@@ -11,13 +11,8 @@ from gputune.launch.program import OURS, NotStarted
 from gputune.sharing.member import Mask, Member
 from gputune.sharing.spec import SLOT, Spec
 
-BACK_OFF = 1.0  # s before the first new start, doubled for each further one
-LONGEST_BACK_OFF = 60.0  # s
-LEFT_S = 5.0  # s that processes get which a task has left behind, between being asked to end and being ended
-LOOK_S = 0.5  # s between looks for them
 LEAVES = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 OURS_ALONE = frozenset({signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG, signal.SIGPIPE, signal.SIGALRM})
-KILLING = 2  # which Ctrl-C is one
 
 Tell = Callable[[str], None]
 
@@ -125,7 +120,9 @@ class TaskSupervisor:
             return
         left = member.attempts <= self._spec.restarts and not self.closing
         if again and left and self._spec.on_failure == "restart":
-            pause = min(LONGEST_BACK_OFF, BACK_OFF * 2 ** (member.attempts - 1))
+            # 1.0 s before the first new start, doubled for each further one
+            # 60.0 s before any new start at the most
+            pause = min(60.0, 1.0 * 2 ** (member.attempts - 1))
             member.state, member.due = "waiting", time.monotonic() + pause
             self._tell(f"{member.task.name} {_ended(member)}; it starts again in {pause:g} s")
             return
@@ -159,7 +156,7 @@ class TaskSupervisor:
             self._left_by = self._left_by or number
         if number == signal.SIGINT:
             self._interrupts += 1
-            if self._interrupts >= KILLING:
+            if self._interrupts >= 2:  # which Ctrl-C is one
                 self.kill()
                 return
         if number in signals.STOPS:
@@ -193,7 +190,7 @@ class TaskSupervisor:
             if member.kill_at and at >= member.kill_at:
                 member.kill()
         if at >= self._look_at:
-            self._look_at = at + LOOK_S
+            self._look_at = at + 0.5  # s between looks for them
             self._sweep(at)
 
     def _sweep(self, at: float) -> None:
@@ -205,7 +202,8 @@ class TaskSupervisor:
             if self.slot_of(pid) in running:
                 continue
             if pid not in self._left:
-                self._left[pid] = at + LEFT_S
+                # 5.0 s that processes get which a task has left behind, between being asked to end and being ended
+                self._left[pid] = at + 5.0
                 signals.send(pid, signal.SIGTERM)
                 signals.send(pid, signal.SIGCONT)
             elif at >= self._left[pid]:

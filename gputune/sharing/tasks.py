@@ -9,7 +9,6 @@ from gputune.sharing.spec import AUTO, SLOT, Spec, TaskSpec
 
 PREFIX = "GPUTUNE_PROCESS"  # of the two variables that every task has
 UNBUFFERED = "PYTHONUNBUFFERED"
-FIRST_WORDS = 4  # of a command, among which its script is: `python -u train.py`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,7 @@ def _task(spec: Spec, job: TaskSpec, slot: int, place: tuple[int, int], card: st
 
 def _from_elsewhere(argv: tuple[str, ...], cwd: str) -> tuple[str, ...]:
     """Return a command with its script named by its whole path: it is to run in a folder of its own."""
-    for place, word in enumerate(argv[:FIRST_WORDS]):
+    for place, word in enumerate(argv[:4]):  # of a command, among which its script is: `python -u train.py`
         path = Path(cwd, word)
         if word.endswith((".py", ".sh")) and path.exists():
             return (*argv[:place], str(path.absolute()), *argv[place + 1 :])

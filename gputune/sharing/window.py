@@ -12,12 +12,6 @@ from gputune.sharing.member import Member
 from gputune.sharing.placing import Places
 from gputune.sharing.progress import Progress, TaskCounts, between
 
-WARM = 5  # batches that each task makes first: caches, allocators, autotuning
-WARM_S = 1.0  # s that then pass: kernels and batches are queued ahead, and until the queues are full all look faster
-MIN_BATCHES = 10  # batches of each task that say how fast it goes
-NUMBERS = 2  # of a metric, likewise
-KEEP_EVERY_S = 1.0  # s between two times that what it has shown is kept
-
 
 @dataclass(frozen=True, slots=True)
 class WindowMeans:
@@ -78,9 +72,11 @@ class Window:
             at = time.monotonic()
             if self._warm_at == 0.0 and all(self._warm(m) for m in self.members):
                 self._warm_at = at
-            if self._warm_at and at - self._warm_at >= WARM_S:
+            # 1.0 s that then pass: kernels and batches are queued ahead, and until the queues are full all look
+            # faster
+            if self._warm_at and at - self._warm_at >= 1.0:
                 self.begin()
-        elif time.monotonic() - self._kept_at >= KEEP_EVERY_S:
+        elif time.monotonic() - self._kept_at >= 1.0:  # s between two times that what it has shown is kept
             self._kept_at = time.monotonic()
             pace = self.together()
             if pace is not None:
@@ -106,15 +102,16 @@ class Window:
     def _warm(self, member: Member) -> bool:
         if self._logs.has_metric:
             return self._logs.metrics[member.task.slot].count > 0
-        return self._done(member) - self._came[member.task.slot] >= WARM
+        # 5 batches that each task makes first: caches, allocators, autotuning
+        return self._done(member) - self._came[member.task.slot] >= 5
 
     def enough(self, seconds: float) -> bool:
         """Return whether it says how fast they go: long enough, and with enough from each of them."""
         if self.seconds < seconds:
             return False
         if self._logs.has_metric:
-            return all(self._logs.metrics[m.task.slot].count >= NUMBERS for m in self.members)
-        return all(self._new(m) >= MIN_BATCHES for m in self.members)
+            return all(self._logs.metrics[m.task.slot].count >= 2 for m in self.members)  # numbers of a metric
+        return all(self._new(m) >= 10 for m in self.members)  # batches of each task that say how fast it goes
 
     def _new(self, member: Member) -> int:
         before, after = self._marks[member.task.slot], self._progress.count(member.task.slot)

@@ -17,9 +17,7 @@ from gputune.sweep.settings import LoaderSetting
 
 TIE = 0.01  # relative: the cheaper one of two that are this close
 MODEL = 0.05  # relative: standard deviation by which the ratio of two predictions is off
-ONCE = 0.02  # relative: the same of two rates of which one was seen once, for what visits differ by is not known then
 SHARP = 0.025  # half a width of the interval of a ratio below which what is not apart from the script's own ties
-PAYS = 0.001  # relative: what a visit brings at the least, for it takes time
 
 
 class RateOrder(Enum):
@@ -75,13 +73,14 @@ def pays(stats: SettingStats, other: SettingStats, predicted: Mapping[LoaderSett
         return False
     normal = statistics.NormalDist()
     worth = turned * normal.pdf(ahead / turned) - ahead * normal.cdf(-ahead / turned)
-    return worth >= PAYS * 2 * more
+    return worth >= 0.001 * 2 * more  # relative: what a visit brings at the least, for it takes time
 
 
 def _error(stats: SettingStats, other: SettingStats) -> float:
     """Return the relative standard error of the ratio of two rates."""
     once = min(len(stats.visits), len(other.visits)) == 1
-    return max(math.hypot(stats.error, other.error), ONCE if once else 0.0)
+    # 0.02 relative: the same of two rates of which one was seen once, for what visits differ by is not known then
+    return max(math.hypot(stats.error, other.error), 0.02 if once else 0.0)
 
 
 def _trust(error: float) -> float:

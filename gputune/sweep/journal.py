@@ -30,7 +30,6 @@ from gputune.sweep.search import Bench, CutOff, Outcome
 from gputune.sweep.settings import LoaderSetting
 
 FILE = "sweep.jsonl"
-VERSION = 1
 
 
 class NothingToResume(BadUsage):
@@ -263,7 +262,7 @@ def _outcome(told: Mapping[str, Json]) -> Outcome:
 def begun(folder: Path, key: str, files: Iterable[str] = ()) -> Journal:
     """Return the journal of a sweep that begins, of a script in these files."""
     journal = Journal(folder)
-    journal.keep("sweep", {"version": VERSION, "key": key})
+    journal.keep("sweep", {"version": 1, "key": key})
     journal.rest_on(files)
     return journal
 

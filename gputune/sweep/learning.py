@@ -9,8 +9,6 @@ from math import sqrt
 
 from gputune.features import Process
 
-LEAST_STEPS = 4  # expected, below which too few batches were seen to miss any
-
 
 def accumulated(process: Process) -> int:
     """Return over how many batches the script accumulates gradients before a step; 1 where it does not."""
@@ -25,7 +23,8 @@ def stepped(process: Process, own: Process) -> bool:
     A loop that catches an error of memory and goes on with the next batch is fast, and learns nothing.
     """
     expected = process.batches * own.optimizer_steps / max(1, own.batches)
-    return expected < LEAST_STEPS or process.optimizer_steps >= expected / 2
+    # 4 expected, below which too few batches were seen to miss any
+    return expected < 4 or process.optimizer_steps >= expected / 2
 
 
 def advice(before: int, after: int, accumulating: int) -> str:

@@ -17,9 +17,7 @@ from gputune.model.prediction import CANDIDATES, Outlook
 from gputune.sweep.settings import LoaderSetting
 
 USABLE_SHARE = 0.8  # of what is left: trainings grow, and batches vary in size
-SPARE = 1  # workers more than the CPUs can keep running may be tried: they fill the gaps of the others
 TRIFLE = 0.01  # of the memory and of /dev/shm that is left: a queue that takes no more costs nothing
-UNKNOWN = 512 << 20  # B that a worker is believed to need where nothing was measured: an interpreter with torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,8 @@ def limits(
     """
     machine, loader = outlook.run.machine, outlook.loader
     found, beside = left(machine), company.training
-    workers = (outlook.fitting_workers() + SPARE + _idle(outlook, beside)) // beside
+    # 1 workers more than the CPUs can keep running may be tried: they fill the gaps of the others
+    workers = (outlook.fitting_workers() + 1 + _idle(outlook, beside)) // beside
     batch = _batch(outlook)
     smaller = min(1.0, loader.batch_bytes / batch) if loader.batch_bytes and batch else 1.0
     return Limits(
@@ -164,4 +163,5 @@ def _worker(loader: Loader, each: int, held: int | None, ranks: int) -> int:
     seen = max(each, loader.worker_memory or 0)
     if seen:
         return seen
-    return held // ranks // (1 + loader.num_workers) if held else UNKNOWN
+    # 512 << 20 B that a worker is believed to need where nothing was measured: an interpreter with torch
+    return held // ranks // (1 + loader.num_workers) if held else 512 << 20

@@ -34,7 +34,6 @@ from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
 
 LOOK_S = 0.5  # s between looks whether somebody wants to leave
-LATE_S = 20.0  # s after which it is said that a trial waits for its turn in the cluster
 
 Tell = Callable[[str], None]
 
@@ -133,7 +132,8 @@ class Cluster:
                 if budget is not None and budget.over:  # it may not even have begun
                     return None
                 news = self._news(held)
-                if not held.has_begun and time.monotonic() - began > LATE_S:
+                # 20.0 s after which it is said that a trial waits for its turn in the cluster
+                if not held.has_begun and time.monotonic() - began > 20.0:
                     self._say_busy(node, asks)
                 _keep(log, news.log)
                 rungs = news.files.get(RUNGS, "").splitlines()

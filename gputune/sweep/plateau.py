@@ -13,7 +13,6 @@ from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.visiting import SHORT_S, seconds
 
 TIMES, MORE = 2, 1  # times the workers that are believed to be enough, and more
-PLENTY_WORKERS = 2  # workers that are plenty beside none
 
 
 def beyond(
@@ -51,7 +50,7 @@ def ample(here: LoaderSetting, among: Iterable[LoaderSetting], queue: float) -> 
 
     None where `here` is it. Nothing that there is no room for is `among` them.
     """
-    most = max(PLENTY_WORKERS, TIMES * here.num_workers + MORE)
+    most = max(2, TIMES * here.num_workers + MORE)  # workers that are plenty beside none
     longest = max(here.queue, queue)
     found = max(
         (s for s in _like(here, among) if here.num_workers <= s.num_workers <= most),

@@ -19,11 +19,8 @@ from gputune.sweep.starter import Starter
 from gputune.sweep.visiting import seconds, whole
 
 PROFILE_S, MOST_PROFILE_S = 4.0, 60.0  # s of batches in the first start; where they are slow, or as `--within` says
-CEILING_S = 2.0  # s of batches that cost nothing
 LEAST, MOST = 40, 2000  # batches timed
-PRECISION = 0.02  # relative, of the mean of a start's batch times, with a certainty of 95 %
 SHORTEST_S, LONGEST_S = 2.5, 20.0  # s of timed batches
-SLOWER = 1.5  # times the s that are predicted: a setting that is slower is timed with fewer batches
 
 
 class Restarts:
@@ -58,7 +55,7 @@ class Restarts:
     def ceiling(self, *, pinned: bool = False) -> float | None:
         """Return samples/s with one batch again and again; None where it cannot be copied. Raises CutOff."""
         profile = self._known()
-        looping = max(CEILING_S, 25 * profile.per_batch)
+        looping = max(2.0, 25 * profile.per_batch)  # s of batches that cost nothing
         if not self._budget.allows(looping):
             raise CutOff
         wanted = replace(profile.script, pin_memory=pinned or profile.script.pin_memory)
@@ -92,7 +89,8 @@ class Restarts:
     def measure(self, wanted: LoaderSetting) -> Outcome:
         """Start the script with these settings, and time its batches."""
         skip, timed = self._length(wanted)
-        looping = max(2 * LONGEST_S, SLOWER * (skip + timed) * seconds(self._known(), wanted))
+        # 1.5 times the s that are predicted: a setting that is slower is timed with fewer batches
+        looping = max(2 * LONGEST_S, 1.5 * (skip + timed) * seconds(self._known(), wanted))
         found = self._start(looping, f"{wanted.num_workers} workers", wanted, batches=skip + timed)
         if found.state is State.FAILED and found.exit_code and not self._budget.over:
             self._blame(found)
@@ -142,7 +140,8 @@ class Restarts:
         """Return how many batches are timed: a mean to within e needs (1.96 cv / e)^2 of them."""
         fastest = profile.ceiling or profile.measured
         a_batch = profile.batch * profile.ranks / max(1e-9, fastest)  # s, at the fastest that may come
-        needed = max(LEAST, (1.96 * profile.spread / PRECISION) ** 2, SHORTEST_S / max(1e-6, a_batch))
+        # 0.02 relative, of the mean of a start's batch times, with a certainty of 95 %
+        needed = max(LEAST, (1.96 * profile.spread / 0.02) ** 2, SHORTEST_S / max(1e-6, a_batch))
         return int(min(needed, MOST, max(LEAST, LONGEST_S / max(1e-6, profile.per_batch))))
 
     def _known(self) -> Profile:

@@ -19,7 +19,6 @@ from gputune.sweep.settings import LoaderSetting
 from gputune.verdict.document import SpeedupRow
 from gputune.verdict.effects import of_workers
 
-SCHEMA_VERSION: Final = 1
 FILE: Final = "sweep.json"  # in the sweep's folder, once it is over
 EFFECTS: Final = {
     "same-order": "samples come in the same order; random transforms draw other numbers in other workers",
@@ -75,7 +74,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     `measured` is false where the budget was spent before any setting but the script's own was.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     where: str
     baseline: MeasuredSetting
     best: MeasuredSetting

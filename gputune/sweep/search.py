@@ -19,10 +19,7 @@ from gputune.sweep.plateau import between
 from gputune.sweep.profile import Profile
 from gputune.sweep.settings import LoaderSetting
 
-CLOSE = 0.03  # relative: predictions this close are the same, for the model is not more exact than that
-HOPE = 0.02  # a setting that is predicted no further behind the best may be it: the model's own error, once corrected
 SURELY = 1.1  # times: a gain whose lower end is above this needs no second start
-VISITS = 4  # times that a setting is gone to at most, to tell it from another one
 TURNS = 6  # visits at most that make sure that the best one is faster than the script's own
 
 
@@ -140,7 +137,7 @@ class Search:
         trials: int,
         allowed: Callable[[LoaderSetting], bool],
         tell: Tell,
-        visits: int = VISITS,
+        visits: int = 4,  # times that a setting is gone to at most, to tell it from another one
         ample: Ample | None = None,
         deeper: Deeper = lambda wanted: wanted,
     ) -> None:
@@ -232,7 +229,8 @@ class Search:
         Its queue is as long as it can be for nothing. The script's own settings stay as they are.
         """
         most = max(predicted.values(), default=0.0)
-        close = [s for s, rate in predicted.items() if rate >= most * (1 - CLOSE)]
+        # 0.03 relative: predictions this close are the same, for the model is not more exact than that
+        close = [s for s, rate in predicted.items() if rate >= most * (1 - 0.03)]
         found = min(close, key=lambda s: s.cost(self.profile.script), default=None)
         return found if found is None or found == self.profile.script else self._deeper(found)
 
@@ -246,7 +244,9 @@ class Search:
             hoped = self.found.predicted[wanted] * off
             cheaper = wanted.cost(self.profile.script) < stats.setting.cost(self.profile.script)
             of_workers = wanted.pin_memory == stats.setting.pin_memory
-            if (cheaper or not (self._flat and of_workers)) and hoped >= stats.rate * (1 - (TIE if cheaper else HOPE)):
+            # 0.02: a setting that is predicted no further behind the best may be it: the model's own error, once
+            # corrected
+            if (cheaper or not (self._flat and of_workers)) and hoped >= stats.rate * (1 - (TIE if cheaper else 0.02)):
                 yield wanted
 
     def _bias(self) -> float:

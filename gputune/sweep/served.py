@@ -14,7 +14,6 @@ from gputune.sweep.profile import Profile
 from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.visiting import ANSWER_S, NOISE, NotSteered, TimedBatches, VisitFailed, answers, check, ready
 
-UNHEARD = 100  # batches beyond the queue that came without an answer: nobody will give one
 BACK = "back"  # the state in which an order of so many batches is over
 OVER = frozenset({BACK, "refused"})
 
@@ -99,7 +98,8 @@ class Served(ABC):
             if len(living) >= self._ranks and living <= self.answers().keys():
                 return True
             came = self.timeline.batches(self.where) - before
-            if came > UNHEARD + 2 * self.known().script.queue and self.now - sent > ANSWER_S:
+            # 100 batches beyond the queue that came without an answer: nobody will give one
+            if came > 100 + 2 * self.known().script.queue and self.now - sent > ANSWER_S:
                 raise NotSteered("nobody has answered")
             return any(answer.get("state") == "refused" for answer in self.answers().values())
 

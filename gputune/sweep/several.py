@@ -25,7 +25,6 @@ from gputune.sweep.starter import Starter
 from gputune.sweep.sweeping import SweepOptions, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table
 
-SCHEMA_VERSION = 1
 SIDE_BY_SIDE = 64  # side by side: each has a thread that waits
 LOOK_S = 0.5  # s between looks whether somebody has pressed Ctrl-C
 UNMEASURED = "it was ended before anything was measured"
@@ -77,7 +76,7 @@ class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
 class Sweeps(msgspec.Struct, frozen=True, kw_only=True):
     """The document of several."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     sweeps: list[SweepRow]
     stopped: bool
     folder: str

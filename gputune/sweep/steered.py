@@ -38,16 +38,9 @@ from gputune.sweep.visiting import (
 )
 
 SOON_S, PROFILE_S, MOST_PROFILE_S = 1.5, 2.5, 60.0  # s of batches before the first order: alike, else, and where slow
-LOOK_S = 0.3  # s between looks whether enough of them came
-CEILING_S = 0.8  # s of batches that cost nothing
 STUCK_S = 60.0  # s without a batch after which a setting, or the script, hangs
-PAUSE_S = 600.0  # s after which it hangs where it is in the middle of an evaluation or a checkpoint
-OBEY_S = 10.0  # s for the batch in which it is to end
-END_S = 60.0  # s that its own `finally` and `atexit` may take
 LEAST_END_S = 10.0  # s of these where the budget is over, or where it did not obey
-DEAF_S = 3.0  # s for the batch in which it is to end, where none came for long
 QUIET_S, QUIET = 5.0, 10  # s, and times what a batch takes: without one for so long it may hang
-TRAINING_S = 3600.0  # s after which a training that we lost sight of ends by itself
 
 
 class ScriptEnded(Exception):  # noqa: N818 - named for what happened
@@ -115,7 +108,7 @@ class Steered(Served):
                     return found
                 if looped > max(MOST_PROFILE_S, self._starter.within):
                     return found
-                self._beats(live, LOOK_S)
+                self._beats(live, 0.3)  # s between looks whether enough of them came
         except ScriptEnded as why:
             self.close()
             return outcome(live, where, why.fault if isinstance(why, Hung) else None)
@@ -137,7 +130,8 @@ class Steered(Served):
         self._last = 0.0, 0
         path = Path(self._folder, f"orders-{self.starts}")
         self._orders = OrderChannel(path)
-        plan = self._starter.plan(seconds=TRAINING_S, environment={"GPUTUNE_STEER": str(path)})
+        # 3600.0 s after which a training that we lost sight of ends by itself
+        plan = self._starter.plan(seconds=3600.0, environment={"GPUTUNE_STEER": str(path)})
         self._live = self._starter.live(plan, f"start {self.starts}", self._wanted)
         return self._live
 
@@ -164,11 +158,14 @@ class Steered(Served):
     def _leave(self, live: LiveStart) -> None:
         """Ask the script to end, and wait for it as long as it obeys."""
         seq = self._orders.send({"do": "end"}) if self._orders is not None else 0
-        until = live.seconds + (DEAF_S if self._quiet(live) else OBEY_S)
+        # 10.0 s for the batch in which it is to end
+        # 3.0 s for the batch in which it is to end, where none came for long
+        until = live.seconds + (3.0 if self._quiet(live) else 10.0)
         obeyed = False
         while live.beat() and live.seconds < until:
             if not obeyed and any(note.get("state") == "ended" for note in answers(live.timeline.notes, seq).values()):
-                obeyed, until = True, live.seconds + min(END_S, max(LEAST_END_S, self._budget.left))
+                # 60.0 s that its own `finally` and `atexit` may take
+                obeyed, until = True, live.seconds + min(60.0, max(LEAST_END_S, self._budget.left))
         if live.status is None:
             still = live.timeline.life() == self._last[1] and self._quiet(live)
             self._silent = live.seconds - self._last[0] if still and not obeyed else 0.0
@@ -228,7 +225,8 @@ class Steered(Served):
             self._beat(live)
             if (life := self._life(live)) > came:
                 moved, came = live.seconds, life
-            patience = max(most, PAUSE_S) if came and told.paused() else most
+            # 600.0 s after which it hangs where it is in the middle of an evaluation or a checkpoint
+            patience = max(most, 600.0) if came and told.paused() else most
             if live.seconds - moved > patience:
                 if told.batches(where):
                     raise Hung(Fault(Cause.DRIED_UP, f"no batch came for {patience:.0f} s"))
@@ -267,7 +265,8 @@ class Steered(Served):
         `pinned`: with a copy of it in page-locked memory.
         """
         profile = self.known()
-        batches = max(TIMED, min(MOST, math.ceil(CEILING_S / max(1e-4, profile.outlook.stepping))))
+        # 0.8 s of batches that cost nothing
+        batches = max(TIMED, min(MOST, math.ceil(0.8 / max(1e-4, profile.outlook.stepping))))
         try:
             live = self._again()
             begin = self.obeyed({"do": "replay", "batches": batches, "pin": pinned})

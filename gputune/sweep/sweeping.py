@@ -42,7 +42,6 @@ from gputune.sweep.visiting import NotSteered
 
 TRIALS = 6  # settings that are measured, the script's own and the ceiling included; batch sizes come on top
 ENOUGH = LEAST_BATCHES + 20  # batches from which a profile can be made, warm-up included
-NO_GAIN = 0.02  # relative: a ceiling this close above the script's own rate leaves nothing for a loader to win
 
 SHARED = (
     "other loaders are built at {where} too, for validation say: only the one that trains was measured, and what is "
@@ -273,7 +272,8 @@ class Sweeper:
         """Measure the ceiling, then the best few settings."""
         self._limit(here, bench, "ceiling")
         found.predicted = {wanted: here.rate(wanted) for wanted in here.settings()}
-        if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + NO_GAIN):
+        # 0.02 relative: a ceiling this close above the script's own rate leaves nothing for a loader to win
+        if here.ceiling is not None and here.script.num_workers == 0 and here.ceiling < here.measured * (1 + 0.02):
             self.says.append("batches cost next to nothing: no setting of the loader can bring more")
             return
         try:

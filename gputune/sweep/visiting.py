@@ -19,7 +19,6 @@ NOISE = 0.005  # relative: standard error between two visits in one process
 SHORT_S, LONG_S = 0.8, 2.0  # s of timed batches in a visit: more visits in turn tell more than longer ones
 TIMED, MOST = 24, 1000  # batches timed in a visit
 PATIENCE = 4  # times a visit of the longest kind, where most of its batches were made in evaluations
-STARTING_S = 0.5  # s that a change of workers is believed to take
 ANSWER_S = 75.0  # s for an answer: the guest itself gives up after 60
 SWITCHED = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
@@ -130,4 +129,5 @@ def seconds(profile: Profile, wanted: LoaderSetting) -> float:
 def looping(profile: Profile, wanted: LoaderSetting) -> float:
     """Return the s that a visit is predicted to take."""
     skip, timed = length(profile, wanted)
-    return STARTING_S + (skip + max(timed, stretch(profile, wanted).least)) * seconds(profile, wanted)
+    # 0.5 s that a change of workers is believed to take
+    return 0.5 + (skip + max(timed, stretch(profile, wanted).least)) * seconds(profile, wanted)

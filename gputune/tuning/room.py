@@ -4,7 +4,6 @@ from gputune.core.figures import size
 from gputune.core.sample import Sample
 
 SHM = "/dev/shm"  # noqa: S108 - its name in a sentence
-LEFT_SHARE = 0.04  # of memory or /dev/shm left, below which more workers than the script's own are a danger
 READ = frozenset(
     {"memory.total", "memory.available", "memory.limit", "memory.limited", "shm.total", "shm.free"}  # all in B
 )
@@ -31,6 +30,7 @@ class Headroom:
             (SHM, now.get("shm.total", 0.0), now.get("shm.free")),
         )
         for what, total, left in rests:
-            if total and left is not None and left < LEFT_SHARE * total:
+            # 0.04 of memory or /dev/shm left, below which more workers than the script's own are a danger
+            if total and left is not None and left < 0.04 * total:
                 return f"only {size(max(0.0, left))} of {what} are left"
         return ""

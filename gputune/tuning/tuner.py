@@ -29,15 +29,9 @@ from gputune.tuning.reported import TuningStory
 from gputune.tuning.training import Training
 from gputune.tuning.visits import Visits
 
-FIRST_S = 4.0  # s of batches before the first look: allocators and caches have settled by then, as far as they do
 ENOUGH = LEAST_BATCHES + 20  # batches before it, warm-up included
-LOOK_S = 1.0  # s between looks while too little is known
 OLDER = 4.0  # times as long a training has gone on, and it is looked at again
 LATER = 0.25  # times as long as it has gone on, until it is tried again where too little was known
-LONGEST_S = 1800.0  # s between looks at the most
-LATEST = 2000  # batches of which the baseline is made, as many as the features keep
-SETTINGS = 4  # that are tried, beside the script's own
-ROUNDS = 4  # of four visits each, best and own in turn, before what cannot be told apart is left
 WORTH_KEEPING = 1.03  # times as fast: less is not worth workers and memory that nobody asked for
 Say = Callable[[str], None]
 
@@ -99,16 +93,16 @@ class Tuner:
             if not why:
                 return here, predicted
             story.state, story.why = reported.HEALTHY, why
-            self._training.pass_by(min(LONGEST_S, (OLDER - 1) * here.outlook.process.loop))
+            self._training.pass_by(min(1800.0, (OLDER - 1) * here.outlook.process.loop))  # s between looks at the most
 
     def _profile(self) -> Profile:
         """Wait for batches enough, and return what they show of the loader that is waited for most."""
         training = self._training
-        wait = FIRST_S
+        wait = 4.0  # s of batches before the first look: allocators and caches have settled by then, as far as they do
         while True:
             training.until(lambda: training.timeline.batches() >= ENOUGH)
             training.pass_by(wait)
-            wait = LOOK_S
+            wait = 1.0  # s between looks while too little is known
             found = self._seen(training.features())
             if found is None:
                 continue
@@ -126,7 +120,8 @@ class Tuner:
         run = replace(run, processes=tuple(p for p in run.processes if p.pid in living))
         where = most_waited(run)
         skip = max(WARM_UP, timeline.queue(where) + 2)
-        rates = timeline.passes(where, skip, timeline.since(where, LATEST), timeline.length(where))
+        # 2000 batches of which the baseline is made, as many as the features keep
+        rates = timeline.passes(where, skip, timeline.since(where, 2000), timeline.length(where))
         if not where or not rates:
             return None
         return Start(
@@ -162,7 +157,7 @@ class Tuner:
             here,
             visits,
             found,
-            trials=SETTINGS,
+            trials=4,  # that are tried, beside the script's own
             allowed=lambda wanted: not self._forbidden(wanted),
             tell=lambda wanted, now: self._told(wanted, now, own),
             visits=1,  # what is close to the best will do: whether it pays is proved in turn with the script's own
@@ -218,7 +213,8 @@ class Tuner:
         self.story.gain, self.story.best = gain(own, chosen), chosen.setting
         return chosen.setting if self.story.gain.high >= WORTH_KEEPING else None
 
-    def _pays(self, wanted: LoaderSetting, found: Found, visits: Visits, rounds: int = ROUNDS) -> bool:
+    # 4 of four visits each, best and own in turn, before what cannot be told apart is left
+    def _pays(self, wanted: LoaderSetting, found: Found, visits: Visits, rounds: int = 4) -> bool:
         """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
         own, other = (SettingStats(setting=s, noise=NOISE) for s in (visits.script, wanted))
         pairs = in_turn(own, other)

@@ -18,9 +18,6 @@ from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.visiting import PATIENCE, SWITCHED, NotSteered, VisitFailed, check, seconds, stretch
 from gputune.tuning.training import Training
 
-WHOLE_S = 6.0  # s: an epoch that is shorter is timed whole, in a training that goes on after one
-SPARE_S = 30.0  # s of batches beyond a visit, until the next order must be there
-
 
 class Visits(Served):
     """A bench in a training that goes on. Raises Over where that ends."""
@@ -58,8 +55,10 @@ class Visits(Served):
     def measure(self, wanted: LoaderSetting) -> Outcome:
         """Have the loader served under a setting, and time its batches. Raises NotSteered."""
         self.met(wanted)
-        timed = stretch(self._profile, wanted, whole_s=WHOLE_S if self.timeline.again(self.where) else 0.0)
-        spare = math.ceil(SPARE_S / seconds(self._profile, wanted))
+        # 6.0 s: an epoch that is shorter is timed whole, in a training that goes on after one
+        timed = stretch(self._profile, wanted, whole_s=6.0 if self.timeline.again(self.where) else 0.0)
+        # 30.0 s of batches beyond a visit, until the next order must be there
+        spare = math.ceil(30.0 / seconds(self._profile, wanted))
         try:
             rates = self.visit(self._changes(wanted), timed, timed.skip + PATIENCE * timed.longest + spare)
         except VisitFailed as why:

@@ -4,7 +4,6 @@ from gputune.features import Features, Raised
 from gputune.model.headroom import KILLED, NOTABLE, killed
 from gputune.verdict.document import ErrorRow, GrowthRow
 
-ENDLESS = 1 << 63  # ns: when a process ends that lives
 LAUNCHERS = ("ChildFailedError",)  # told by a launcher of one of its processes, which has told it itself
 # what Python, NumPy and torch's allocator of host memory say where the kernel gives them none
 MEMORY = ("MemoryError", "_ArrayMemoryError", "DefaultCPUAllocator", "Cannot allocate memory")
@@ -46,4 +45,4 @@ def growth(run: Features) -> GrowthRow | None:
 
 
 def _end(raised: Raised) -> int:
-    return raised.ended or ENDLESS
+    return raised.ended or 1 << 63  # ns: when a process ends that lives

@@ -28,9 +28,7 @@ from gputune.watching.recorder.life import Life
 from gputune.watching.starting import check_html, check_json
 
 PROC = Path("/proc")
-LOOKED_AT_S = 60.0  # s that it is looked at where no time is given: some fifteen looks, a share to about five points
 PACE = 4.0  # s from one look to the next at first: py-spy's start, its burst of a second, and a pause
-NAMED = 3  # processes in a hint
 LISTS = "`pgrep -af python` lists those that may be meant"
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "busybox"})
 TORCH = b"libtorch"  # in the name of a mapped file; every build of torch has it
@@ -61,7 +59,7 @@ class IsShell(BadUsage):
     """It is a shell: whatever is typed in it next would be looked at as well, this gputune included."""
 
     def __init__(self, pid: int, name: str, pythons: Sequence[int]) -> None:
-        below = " or ".join(f"`gputune watch --pid {python}`" for python in pythons[:NAMED])
+        below = " or ".join(f"`gputune watch --pid {python}`" for python in pythons[:3])  # processes in a hint
         super().__init__(
             f"process {pid} is a shell (`{name}`), and no training",
             hint=f"the Python that it started: {below}" if below else LISTS,
@@ -115,7 +113,8 @@ def attach(wishes: WatchOptions, seconds: float | None, troubles: Sequence[str] 
     if short:
         say(f"gputune: {short}\n")  # now, while it can be mended
     started = Started(pid, now())
-    leave = Leave(pid, LOOKED_AT_S if seconds is None else seconds)
+    # 60.0 s that it is looked at where no time is given: some fifteen looks, a share to about five points
+    leave = Leave(pid, 60.0 if seconds is None else seconds)
     Life(run, started, leave, resumed=False).live()
     return 0
 

@@ -26,9 +26,6 @@ from gputune.launch.link import Started
 from gputune.launch.run import WatchedRun, WatchOptions, restored
 
 CODE = "from gputune.watching.beside import main; main()"
-LONGEST_S = 30 * 86400.0  # s that a trial is recorded at the most
-RECORDING_B = 256 << 20  # B of a recording that are handed over
-END_S = 20.0  # s that a recorder gets to say what it has found
 
 
 def arrive(host: int = 0) -> tuple[int, str]:
@@ -101,7 +98,7 @@ class RecorderActor:
             return None
         folder = Path(self._base.name, str(number))
         files = sorted(file for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
-        if sum(file.stat().st_size for file in files) > RECORDING_B:
+        if sum(file.stat().st_size for file in files) > 256 << 20:  # B of a recording that are handed over
             files = [folder / FINDINGS]
         return {str(file.relative_to(folder)): _read(file) for file in files}
 
@@ -110,7 +107,7 @@ class RecorderActor:
         running = [recorder for recorder in self._recorders.values() if recorder.poll() is None]
         for recorder in running:
             recorder.terminate()
-        until = time.monotonic() + END_S
+        until = time.monotonic() + 20.0  # s that a recorder gets to say what it has found
         while any(recorder.poll() is None for recorder in running) and time.monotonic() < until:
             time.sleep(0.05)
         for recorder in running:
@@ -157,7 +154,8 @@ def _record(run: WatchedRun, started: int) -> None:
 
     lock = folders.hold(run.rings) if run.rings else -1
     try:
-        Life(run, Started(run.pid, started), Leave(run.pid, LONGEST_S), resumed=False).live()
+        # 30 * 86400.0 s that a trial is recorded at the most
+        Life(run, Started(run.pid, started), Leave(run.pid, 30 * 86400.0), resumed=False).live()
     finally:
         if run.rings:
             folders.remove_rings(run.rings)

@@ -19,7 +19,6 @@ from gputune.launch.link import Ended, PipeEnd, Plan, Started
 from gputune.probes.loader import Foreign, Ring
 
 OVERRIDE, ONLY, RINGS = "GPUTUNE_OVERRIDE", "GPUTUNE_ONLY", "GPUTUNE_RINGS"
-TIDY_S = 30.0  # s between looks for what ended processes have left: workers may be started for every epoch
 Rules = Sequence[Mapping[str, Json]]
 
 
@@ -45,7 +44,8 @@ def follow(link: PipeEnd, fields: "dict[str, object]") -> int:
     first = link.receive()
     if not isinstance(first, Started):
         return 0  # it was not started, and the supervisor has said why
-    while not select.select([link], [], [], TIDY_S)[0]:
+    # 30.0 s between looks for what ended processes have left: workers may be started for every epoch
+    while not select.select([link], [], [], 30.0)[0]:
         _tidy(rings, notes)
     if not isinstance(link.receive(), Ended) or fields["quiet"]:
         return 0  # or the supervisor is gone, and whoever killed it wants no words

@@ -47,11 +47,9 @@ from gputune.wire.quietly import flight
 
 PATIENCE = 2.0  # s for an answer that is ready
 PATIENCE_SAMPLES = 3.0  # s for an answer with samples: they come, or in a second an agent says that they will
-PATIENCE_LINK = 60.0  # s for a measurement of a link, which takes six of a quick one and up to fifty of a slow one
-SLACK = 1 << 16  # B around a message of the largest size
 TOO_MUCH = f"it breaks off, or sends more than {LARGEST_ANSWER >> 20} MiB at once"
 OPTIONS = [
-    ("grpc.max_receive_message_length", LARGEST_ANSWER + SLACK),
+    ("grpc.max_receive_message_length", LARGEST_ANSWER + (1 << 16)),  # B around a message of the largest size
     ("grpc.max_metadata_size", 64 << 10),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),  # a cluster's proxy leads out of it
@@ -123,7 +121,8 @@ class AgentClient:
     def link(self, to: str, seconds: float) -> LinkRate:
         """Return how fast the link from that agent to another one is, as it has just measured it."""
         ask = WhichLink(to=to, seconds=seconds)
-        return self._decoded(self._act(LINK, msgspec.json.encode(ask), PATIENCE_LINK), LinkRate)
+        # 60.0 s for a measurement of a link, which takes six of a quick one and up to fifty of a slow one
+        return self._decoded(self._act(LINK, msgspec.json.encode(ask), 60.0), LinkRate)
 
     def pull(self, run: str, since: CursorFields, only: Sequence[str] = ()) -> Pulled:
         """Return the samples of a run after `since`. All of the answer has come, or nothing is returned."""

@@ -28,9 +28,7 @@ from gputune.wire import openssl
 from gputune.wire.messages import LINK_ALPN
 
 SERVER, CLIENT, NODES = "server", "client", "nodes"
-TOKENS = 2  # lines of a node's file of tokens, at the most
 LEAST_TOKEN = 16  # characters; those made here have 43
-FILE_B = 1 << 18  # B of any of these files
 _NAME = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9\-]{0,62})(?:\.[A-Za-z0-9][A-Za-z0-9\-]{0,62}){0,9}")
 
 
@@ -78,7 +76,8 @@ def read(folder: Path, side: str) -> Credentials:
     where = folder / side if (folder / side).is_dir() else folder
     authority, lines = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip().split("\n")
     _private(where / "token")
-    token, former = lines[0], lines[1] if side == SERVER and len(lines) == TOKENS else ""
+    # 2 lines of a node's file of tokens, at the most
+    token, former = lines[0], lines[1] if side == SERVER and len(lines) == 2 else ""
     if not all(map(_is_token, (token, former) if former else lines)):
         raise NoCredentials(f"`{where / 'token'}` holds no token of {LEAST_TOKEN} characters or more")
     certificate, key = where / f"{side}.pem", where / f"{side}.key"
@@ -216,7 +215,7 @@ def is_name(name: str) -> bool:
 def _read(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
-            return opened.read(FILE_B)
+            return opened.read(1 << 18)  # B of a file of secrets
     except OSError as error:
         raise NoCredentials(f"`{clean(str(file))}` cannot be read: {error.strerror}") from None
 

@@ -24,9 +24,7 @@ from gputune.wire.messages import LINK_ALPN
 
 MOST_CONNECTIONS = 64  # connections at once; each has a thread, and a screen needs one
 MOST_OF_ONE = 16  # of them from one address, so that nobody can take them all from there
-HANDSHAKE = 5.0  # s for it, from a peer that may never speak
 STUCK = 10.0  # s that a peer may take no byte of what it has asked for
-IDLE = 300.0  # s without a byte from the peer; a screen asks once a second, and comes again when it was sent away
 UNANSWERED = 10.0  # s after which who was given no answer is sent away: without the token there never is one
 FRAME_HEAD, DATA = 9, 0  # of HTTP/2: B before each frame, and the kind of one that holds data
 BURST = 256 << 10  # B that a peer may send at once ...
@@ -94,7 +92,7 @@ class Door:
         """Look after one peer until either side leaves."""
         try:
             with peer:
-                peer.settimeout(HANDSHAKE)
+                peer.settimeout(5.0)  # s for the handshake, from a peer that may never speak
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._context.wrap_socket(peer, server_side=True) as outside:
                     wanted = outside.selected_alpn_protocol()
@@ -136,7 +134,9 @@ class Door:
                     answers.take(answer)
                     _send(outside, answer)
                 now = time.monotonic()
-                if now - heard > IDLE or (not answers.any and now - began > UNANSWERED):
+                # 300.0 s without a byte from the peer; a screen asks once a second, and comes again when it was sent
+                # away
+                if now - heard > 300.0 or (not answers.any and now - began > UNANSWERED):
                     return
 
 

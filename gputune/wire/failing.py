@@ -23,7 +23,6 @@ UNBELIEVED = {
     "its certificate was signed by another authority": {2, 7, 18, 19, 20, 21, 29, 30, 31},
 }
 PATIENCE = 1.0  # s for each step
-GLIMPSE = 0.5  # s in which an agent that dislikes our certificate says so: TLS 1.3 tells it after the handshake
 
 State = Literal["down", "refused", "foreign"]  # of rows.LinkState
 
@@ -116,7 +115,8 @@ def _tls(ours: socket.socket, host: str, credentials: Credentials) -> Why:
 
 def _after(tls: ssl.SSLSocket) -> Why:
     """See whether the agent takes our certificate."""
-    tls.settimeout(GLIMPSE)
+    # 0.5 s in which an agent that dislikes our certificate says so: TLS 1.3 tells it after the handshake
+    tls.settimeout(0.5)
     try:
         if tls.recv(1):
             return SILENT

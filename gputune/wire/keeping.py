@@ -18,10 +18,8 @@ from gputune.wire.client import AgentClient, AgentFailed, Pulled
 from gputune.wire.credentials import Credentials
 from gputune.wire.messages import MACHINE, CursorFields
 
-ASK_S = 1.0  # s
 RETRY_S = 0.5  # s to the next try after a failure, twice as long each time ...
 SLOWEST_RETRY_S = 1.0  # ... up to that: a node that is back is heard of within 5 s
-AT_A_TIME = 512  # answers in a row of a node that has much to tell, before somebody asks whether we should end
 UNASKED = "it was not asked yet"
 RELAY = "it is a relay, through which no samples come: name the nodes behind it"
 
@@ -94,7 +92,7 @@ class NodeKeeper(threading.Thread):
                 pause = min(SLOWEST_RETRY_S, 2 * pause)
             else:
                 self.trouble, pause = "", RETRY_S
-                self._over.wait(max(0.0, began + ASK_S - time.monotonic()))
+                self._over.wait(max(0.0, began + 1.0 - time.monotonic()))  # s between two questions
         if self._recording is not None:
             self._recording.close()
         self.reader.far.close()
@@ -107,7 +105,8 @@ class NodeKeeper(threading.Thread):
             return False
 
     def _read_on(self) -> None:
-        for _ in range(AT_A_TIME):
+        # 512 answers in a row of a node that has much to tell, before somebody asks whether we should end
+        for _ in range(512):
             ticks, more = self.reader.step()
             for tick in ticks:
                 self._take(tick)

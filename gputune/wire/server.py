@@ -41,7 +41,6 @@ from gputune.wire.messages import (
 from gputune.wire.quietly import flight
 
 MOST_CALLS = 16  # at once, over both ways in: a screen makes one at a time
-TURN = 2.0  # s that a call waits for its turn
 
 T = TypeVar("T")
 
@@ -154,7 +153,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc] # as above
     @contextmanager
     def _answering(self) -> Iterator[None]:
         """Answer when it is this call's turn; tell what failed in a sentence, without a traceback of ours."""
-        if not self._turns.acquire(timeout=TURN):
+        if not self._turns.acquire(timeout=2.0):  # s that a call waits for its turn
             raise flight.FlightUnavailableError("too many calls at once")
         try:
             yield

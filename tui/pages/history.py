@@ -8,7 +8,6 @@ from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot
 from gputune.tui.lines import Canvas, Line, beside, fit, line, titled
 
-TWO = 64  # columns from which on two plots stand side by side
 LOWEST, HIGHEST = 3, 9  # lines of a plot
 GAPS = 3  # that are named
 TICKS, TICK = 4, 12  # stretches of the axis at the most, and cells of one at the least
@@ -42,7 +41,7 @@ def history_lines(history: History, look: Canvas, length: float, cursor: float |
     title = titled(" HOW IT WENT", look.width, "<- -> to look back " if look.plain else "← → to look back ")
     if not count:
         return [title, line(("  nothing was read yet", "dim"))]
-    across = 2 if look.width >= TWO else 1
+    across = 2 if look.width >= 64 else 1  # columns from which on two plots stand side by side
     width = max(1, (look.width - 2 - 2 * (across - 1)) // across)
     height = min(HIGHEST, max(LOWEST, (look.height - 18) // (4 // across)))
     frame = PlotArea(width, height, None if cursor is None else _place(history, cursor), look.plain)

@@ -13,15 +13,11 @@ from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, harmless, l
 from gputune.tui.pages.nodes import FINE, FULL_MEMORY, tone
 from gputune.tui.pages.processes import KeyOf, cards_of, ranks_of, short_list
 
-HOT = 85.0  # °C of a die: from there on products slow themselves down
-STALLED = 0.1  # share of the time in which something waits: worth a colour
 TASKS = 200  # rows of processes: 8 ranks with 16 workers each have 144
 DEVICE = 59  # cells of a device's line beside its name and its bar
-SATURATED = 0.9  # of the CPUs
 BETWEEN = " · "  # two of the things that share a line
 SIGNALS = "Enter: signals "
 ALL = "p: all of them, sorted, filtered, as a tree "
-NARROW = 120  # columns below which names are cut
 
 
 def no_key(_node: Node, _task: TaskRow) -> str:
@@ -75,7 +71,7 @@ def device_line(device: DeviceRow, name: int, wide: int, look: Canvas) -> Line:
     """Return one device."""
     used, total = words.known(device.memory_used), words.known(device.memory_total)
     filled = used / total if used is not None and total else None
-    hot = (words.known(device.temperature) or 0) >= HOT
+    hot = (words.known(device.temperature) or 0) >= 85.0  # °C of a die: from there on products slow themselves down
     power = f"{words.watts(device.power)}/{words.watts(device.power_limit)}"
     spans: list[Span] = [
         (fit(device.index, 4, ">") + " ", "label"),
@@ -103,7 +99,7 @@ def host(node: Node, look: Canvas) -> list[Line]:
         line(
             ("  cpus    ", "label"),
             (bar(share, 16, plain=look.plain), "cpu"),
-            (f" {said}", "warn" if (share or 0) >= SATURATED else ""),
+            (f" {said}", "warn" if (share or 0) >= 0.9 else ""),  # of the CPUs
             (f" · {words.percent(node.iowait)} idle for storage", "dim"),
         ),
     ]
@@ -133,7 +129,7 @@ def _memory(node: Node, look: Canvas) -> Line:
 def _pressure(node: Node) -> Line:
     spans: list[Span] = [("  waiting ", "label")]
     for name, share in (("CPU", node.pressure.cpu), ("storage", node.pressure.io), ("memory", node.pressure.memory)):
-        stalled = (words.known(share) or 0) >= STALLED
+        stalled = (words.known(share) or 0) >= 0.1  # share of the time in which something waits: worth a colour
         spans.append((f"for {name} {words.percent(share)}   ", "warn" if stalled else ""))
     return line(*spans)
 
@@ -160,7 +156,7 @@ def _traffic(node: Node, look: Canvas) -> list[Line]:
 
 def run_lines(node: Node, runs: Sequence[RunRow], look: Canvas) -> list[Line]:
     """Return the runs: two lines each, what it is and how it goes, and where it lies."""
-    name = 14 if look.width < NARROW else 24
+    name = 14 if look.width < 120 else 24  # columns below which names are cut
     title = f" RUNS  KIND  {fit('NAME', name)}     PID CARDS RANKS     TIME   SMP/S  FINDING"
     lines = [line((fit(title, look.width), "section"))]
     for run in runs:

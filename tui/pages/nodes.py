@@ -23,7 +23,6 @@ MARKS = {
 PLAIN_MARKS = {"local": "+", "up": "+", "recorded": "o", "waiting": "?", "late": "~"}  # others x
 FINE = frozenset({"local", "up", "recorded"})
 IDLE, BUSY = 0.5, 0.8  # of a device: below the first it is worth a look, from the second on it is well used
-WAITING = 0.1  # share of the loop in which it waits: as from there on advisors speak
 FULL_MEMORY = 0.95  # of memory
 
 
@@ -226,7 +225,8 @@ def _cpu(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: 
 
 
 def _wait(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
-    role = "bad" if (words.known(node.wait) or 0) >= WAITING else ""
+    # 0.1 share of the loop in which it waits: as from there on advisors speak
+    role = "bad" if (words.known(node.wait) or 0) >= 0.1 else ""
     return words.percent(node.wait).rjust(column.width), role
 
 

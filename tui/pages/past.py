@@ -9,16 +9,9 @@ from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot, resample, spark
 from gputune.tui.lines import EMPTY, Canvas, Line, Span, beside, fit, line, titled
 
-TWO = 150  # columns from which on devices and host stand side by side
-HIGH = 40  # lines from which on all curves are shown unasked
-REST = 26  # lines of a node's page beside its curves, about
-HIGHEST = 4  # lines of a curve
-FEW_DEVICES = 4  # devices of which a small screen shows how busy they were
 NAME, AXIS, VALUE = 14, 9, 9  # cells beside a curve
 GAPS = 3  # that are named
 TICKS, TICK = 4, 20  # stretches of the axis at the most, and cells of one at the least
-FRESH = 3  # points: what is older is no present value
-STEPS = 60  # keys from one end of the axis to the other
 SPANS = (("the last 5 minutes", 300, "%H:%M:%S"), ("the last 2 hours", 7200, "%H:%M"), ("the last day", 86400, "%H:%M"))
 ROLES = {"main": "training", "worker": "workers", "other": "helpers"}
 
@@ -64,7 +57,7 @@ def past_lines(
 ) -> list[Line]:
     """Return the section. `cursor`: the Unix time at which values are read off; `whole`: on a small screen as well."""
     says, seconds, clock = SPANS[span]
-    whole = whole or look.height >= HIGH
+    whole = whole or look.height >= 40  # lines from which on all curves are shown unasked
     keys = "<- -> read" if look.plain else "← → read"
     title = titled(f" HOW IT WENT · {says}", look.width, f"w longer  {'' if whole else 'h all  '}{keys} ")
     if past is None or not past.curves:
@@ -72,11 +65,14 @@ def past_lines(
     left, right = _shown(past.curves, whole=whole)
     count = max(len(curve.values) for curve in past.curves)
     end = past.began + count * past.step
-    across = 2 if look.width >= TWO and left and right else 1
+    # 150 columns from which on devices and host stand side by side
+    across = 2 if look.width >= 150 and left and right else 1
     width = max(8, (look.width - 2 * (across - 1)) // across - NAME - AXIS - VALUE - 4)
     at = None if cursor is None else min(width - 1, max(0, int((cursor - end + seconds) / seconds * width)))
     rows = max(len(left), len(right)) if across == 2 else len(left) + len(right)
-    height = min(HIGHEST, max(1, (look.height - REST) // max(1, rows))) if whole else 1
+    # 26 lines of a node's page beside its curves, about
+    # 4 lines of a curve
+    height = min(4, max(1, (look.height - 26) // max(1, rows))) if whole else 1
     frame = CurveArea(width, height, round(seconds / past.step), at, look.plain)
     blocks = [[row for curve in curves for row in _curve(curve, frame)] for curves in (left, right)]
     axis = _axis(end - seconds, end, clock, frame)
@@ -95,7 +91,7 @@ def _shown(curves: Sequence[Curve], *, whole: bool) -> tuple[list[Curve], list[C
     devices = [curve for curve in known if KINDS[curve.what].device]
     host = [curve for curve in known if not KINDS[curve.what].device]
     host.sort(key=lambda curve: (order.index(curve.what), list(ROLES).index(curve.whom) if curve.whom in ROLES else 0))
-    return devices if whole else devices[:FEW_DEVICES], host
+    return devices if whole else devices[:4], host  # devices of which a small screen shows how busy they were
 
 
 def _name(curve: Curve) -> str:
@@ -110,7 +106,8 @@ def _curve(curve: Curve, frame: CurveArea) -> list[Line]:
     values: list[Value] = [*[None] * (frame.points - len(curve.values)), *curve.values]
     cells = resample(values, frame.width)
     top = curve.top or kind.top or ceiling(curve.values)
-    last = next((value for value in reversed(curve.values[-FRESH:]) if value is not None), None)
+    # 3 points: what is older is no present value
+    last = next((value for value in reversed(curve.values[-3:]) if value is not None), None)
     value = last if frame.at is None else cells[frame.at]
     rows = [spark(cells, frame.width, top=top, plain=frame.plain)]
     if frame.height > 1:
@@ -162,4 +159,4 @@ def _gaps(past: Past, look: Canvas, clock: str) -> list[Line]:
 
 def step_of(past: Past) -> float:
     """Return by how many s one key moves in a past."""
-    return max(past.step, SPANS[past.span][1] / STEPS)
+    return max(past.step, SPANS[past.span][1] / 60)  # keys from one end of the axis to the other

@@ -11,7 +11,6 @@ ROLES = ("main", "worker", "other", "foreign")
 NAMES = {"main": "training", "worker": "worker", "other": "helper", "foreign": ""}
 MANY = {"main": "training", "worker": "workers", "other": "helpers", "foreign": "others"}
 SUM, PLAIN_SUM = "Σ", "sum"
-DEEPEST = 12  # levels of a tree that are indented
 
 KeyOf: TypeAlias = Callable[[Node, TaskRow], str]
 Cell: TypeAlias = Callable[[TaskRow], str]
@@ -194,7 +193,7 @@ class ProcessesPage:
             return self._sums[index]
         task, depth = self._rows[index - len(self._sums)]
         turn = "`- " if self._look.plain else "└─ "
-        indent = "   " * (min(depth, DEEPEST) - 1) + turn if depth else ""
+        indent = "   " * (min(depth, 12) - 1) + turn if depth else ""  # levels of a tree that are indented
         return task_line(task, self.columns, self.key(index), indent)
 
     def key(self, index: int) -> str:

@@ -17,8 +17,6 @@ from gputune.recording.folder import RUN, Folder
 from gputune.watching.recorder.end import End
 
 LEARNT = "features.json"
-PATIENCE = 15.0  # s for ranks that end later: a launcher ends them together, and the supervisor waits 20 s at most
-LOOK_S = 0.05  # s between looks at a folder
 
 
 class JobWatches:
@@ -46,9 +44,10 @@ class JobWatches:
 
     def gathered(self, end: End) -> Features:
         """Wait a while for the other watches of the job, and return what all of them have learnt."""
-        until = time.monotonic() + PATIENCE
+        # 15.0 s for ranks that end later: a launcher ends them together, and the supervisor waits 20 s at most
+        until = time.monotonic() + 15.0
         while self._missing() and time.monotonic() < until and not end.alone:
-            time.sleep(LOOK_S)
+            time.sleep(0.05)  # s between looks at a folder
             end()
         missing = self._missing()
         self._absent = [Path(seat).name for seat in missing]

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gputune.sampler.ticker import Ticker
     from gputune.tuning import Tuning
 
-GLANCE = 0.05  # s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
 GATHER = int(0.9 * NS)  # ns between handing readings to the gatherer: together they cost it half, and it is asked last
 SOON = int(0.4 * NS)  # the same while a first verdict is due
 INNER = "inner"  # a file among the rings, as `gputune/inside/around.py` leaves it
@@ -70,7 +69,8 @@ class Life:
     def live(self) -> None:
         """Record until the command has ended, then say what was found."""
         own_cpu = None
-        if not self._end.wait(GLANCE) or self._has_guests():
+        # 0.05 s: a command that ends before has nothing to measure; recording later loses nothing, rings keep it
+        if not self._end.wait(0.05) or self._has_guests():
             own_cpu = self._measure()
         self._gather(self._held)
         ended = self._end.result()

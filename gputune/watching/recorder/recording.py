@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from gputune.recording import Recording  # at run time it is imported where its failure costs only itself
     from gputune.watching.recorder.facts import Facts
 
-BRIEF = 0.3  # s: a command that ends before, and trained nothing, does not wait 60 ms for pyarrow to keep 3 readings
-
-SETTLED = 2.0  # s after the start: a command that is just starting is not to share its CPU with git
 
 ABOUT = "run.json"
 CLOSED = "closed"  # what a recording says of itself after a good end
@@ -48,13 +45,15 @@ class RunRecording:
         self._folder = Path(run.folder) if run.folder else None
         # an earlier life may have been killed before it wrote anything
         self._resumed = resumed and self._folder is not None and (self._folder / ABOUT).exists()
-        self._brief_until = started.t + int(BRIEF * NS)
+        # 0.3 s: a command that ends before, and trained nothing, does not wait 60 ms for pyarrow to keep 3 readings
+        self._brief_until = started.t + int(0.3 * NS)
         self._held: list[list[Reading]] = []
         self._began = False
         self._recording: Recording | None = None
         self._command, self._pid, self._attached = command, started.pid, bool(run.pid)
         self._facts: Facts | None = None
-        self._facts_due = 0 if self._resumed else started.t + int(SETTLED * NS)  # 0: they were asked for
+        # 2.0 s after the start: a command that is just starting is not to share its CPU with git
+        self._facts_due = 0 if self._resumed else started.t + int(2.0 * NS)  # 0: they were asked for
         self._nothing = False  # what writes it could not be loaded
         if self._folder is not None:
             self._open(self._folder, run, _about(run, command, started))

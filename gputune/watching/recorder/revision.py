@@ -13,7 +13,6 @@ from gputune.core.sample import Json
 
 ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 REF = re.compile(r"ref: (refs/[^\s\x00]+)")
-GIT_FILE_B = 16 << 20  # B of a file of git's: `packed-refs` of a project with a hundred thousand of them
 PATIENCE = (
     5.0  # s for git to look through the files: of a project that takes longer nobody knows whether it has changes
 )
@@ -126,4 +125,5 @@ def _of(ref: str, *folders: Path) -> str:
 
 
 def _words(file: Path) -> str:
-    return opening.read(file, GIT_FILE_B).decode("utf-8", "replace").strip()
+    # 16 << 20 B of a file of git's: `packed-refs` of a project with a hundred thousand of them
+    return opening.read(file, 16 << 20).decode("utf-8", "replace").strip()

@@ -23,7 +23,6 @@ from gputune.recording.folder import Folder
 FILE = "so-far.json"
 WHOLE = 8  # seats up to which each leaves its series as well: 0.2 MB, which take some ms to read
 ROUNDS = 128  # of each rank in larger jobs: some kB
-MOST_SEATS = 256  # seats that are read; in a larger job the lowest ranks stand for all until its end
 
 
 class Siblings:
@@ -43,7 +42,8 @@ class Siblings:
         if not taken or not taken[0].samefile(mine):
             self._leave(part if len(taken) <= WHOLE else replace(part, features=_short(own)))
             return own
-        others = [found for seat in taken[1:MOST_SEATS] if (found := _read(seat)) is not None]
+        # 256 seats that are read; in a larger job the lowest ranks stand for all until its end
+        others = [found for seat in taken[1:256] if (found := _read(seat)) is not None]
         return joined([part, *others]) if others else own
 
     def _leave(self, part: WatchShare) -> None:

@@ -13,9 +13,6 @@ from gputune_guest import places, ring, spans, sync, wrapping
 from gputune_guest.words import EXPANDABLE, MEMORY, OOM
 
 now = ring.now
-SLACK = 1000  # times what a look takes, that pass at least before the next one
-PART = 32  # of what has passed since the first look, likewise
-SELDOM = 1_000_000_000  # ns, that pass at most
 NEVER = 1 << 62
 CONFIGURED = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 MOST_DEVICE = 0xFF
@@ -42,7 +39,10 @@ def look(clock):
         ring.record(MEMORY, min(device, MOST_DEVICE), t, t, live["current"], reserved, live["peak"], retries)
         _first = _first or t
         done = now()
-        due = done + min(SELDOM, max(SLACK * (done - t), (t - _first) // PART))
+        # 1000 times what a look takes, that pass at the least before the next one
+        # 32 is the part of what has passed since the first look that passes as well
+        # 1_000_000_000 ns that pass at the most
+        due = done + min(1_000_000_000, max(1000 * (done - t), (t - _first) // 32))
     except Exception:  # an allocator that does not count, or another torch's names: not measured then
         due = NEVER
 

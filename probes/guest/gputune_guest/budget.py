@@ -4,8 +4,6 @@ import os
 
 USUAL, MOST = 0.003, 0.03  # of the time: without a word, and whatever is said
 AHEAD = 50_000_000  # ns that may be spent in advance, or
-AHEAD_STEPS = 1.5  # so many steps where that is more: once each part of one may be held, on which a short run rests
-KEEN = 8  # holds of each part that are made as soon as they may; later ones seldom
 SELDOM = 20_000_000_000  # ns between those
 
 
@@ -70,8 +68,10 @@ class Spending(Purse):
 
     def may_hold(self, t, cost, done, usual):
         """Return whether a hold may be made at `t`, after so many that were made likewise; `usual`: a step's ns."""
-        ahead = max(AHEAD, AHEAD_STEPS * usual) * self.share / USUAL
-        return self.may(t, cost, ahead) and (done < KEEN or t - self.latest >= SELDOM)
+        # 1.5 steps, where that is more: each part of one may be held once, on which a short run rests
+        ahead = max(AHEAD, 1.5 * usual) * self.share / USUAL
+        # 8 holds of each part that are made as soon as they may; later ones seldom
+        return self.may(t, cost, ahead) and (done < 8 or t - self.latest >= SELDOM)
 
     def hold(self, cost):
         """Spend so many ns on a hold, which the device may make up for."""

@@ -16,7 +16,6 @@ SHARED = (
     "reduce_scatter_single reduce_scatter_tensor scatter scatter_object_list"
 )
 APART = "recv send"  # two ranks talk, the others do not know
-LAST_GROUP = 0xFFFF  # ranks that fit beside the record's other fields
 
 now = spans.now
 local = spans.local
@@ -58,7 +57,8 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
             if alone:
                 _count += 1
                 number = _count
-                ranks_met = min(LAST_GROUP, sys.modules["torch.distributed"].get_world_size())
+                # 0xFFFF ranks that fit beside the record's other fields
+                ranks_met = min(0xFFFF, sys.modules["torch.distributed"].get_world_size())
             if _on_device(handed):
                 device = standing.begin()
                 if device is not None:

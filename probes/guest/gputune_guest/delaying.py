@@ -24,13 +24,11 @@ PART = 0.5  # of a batch's making by which it is: the others are through with th
 LEAST, MOST = 250_000, 500_000_000  # ns: a shorter delay is lost in what a sleep is late by; a longer one is noticed
 FIRST_NS, FIRST = 1_000_000_000, 8  # ns and batches of a worker before its first one: imports, opened files
 IDLE = 0.5  # of a batch's making that may lie between two of them on average: more is a worker that waits to be asked
-RECENT = 8  # batches over which that is the average
 GROUPS = 4  # of workers, each held up a batch after the other: what they stand in line for is to be used all the time
 EAGER, SOONER = 4, 4  # the first so many times come so much sooner: a short run is to have some
 KEEN, SELDOM = 64, 8  # after so many times they come so much more seldom: there is hardly more to learn
 REST = 24  # batches of a worker between two moments at the least: what one does is to be over before the next
 FOLLOWS = 4  # batches of a worker in which it follows the others
-LOADERS = 256  # that share memory, by the line that builds them
 
 _layout = struct.Struct("@qqq")  # moments so far, the latest (ns), and the longest delay that was due at it (ns)
 _quiet = struct.Struct("@q")  # behind it: until when there is to be none, as the training thread has it (ns)
@@ -99,7 +97,7 @@ class Delaying:
     def after(self, t0, t1):
         """Learn how long a batch took to make (ns)."""
         took = t1 - t0
-        many = min(RECENT, self.made + 1)
+        many = min(8, self.made + 1)  # batches over which that is the average
         self.usual += (min(took, 4 * self.usual or took) - self.usual) / many
         if self.ended:
             self.idle += (t0 - self.ended - self.idle) / many
@@ -129,7 +127,8 @@ def before_workers(place, patience):
     """Make what the workers of a loader will share, before they are forked: it is built at `place`."""
     global _here, _owner
     _here, _owner = None, os.getpid()
-    if not patience and ranks.alone() and (place in _shared or len(_shared) < LOADERS):
+    # 256 that share memory, by the line that builds them
+    if not patience and ranks.alone() and (place in _shared or len(_shared) < 256):
         if place not in _shared:
             _shared[place] = mmap.mmap(-1, _layout.size + _quiet.size)
         _here = _shared[place]

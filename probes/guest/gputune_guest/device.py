@@ -21,15 +21,12 @@ from gputune_guest import allocator, budget, dividing, failing, holding, joins, 
 from gputune_guest.words import CROSSED, DEVICE, DIVIDED, GAP, HELD, SEGMENT
 
 now = ring.now
-ENOUGH = 5_000_000  # ns; of batches that come faster than this only so many are timed
 SHARE = 0.003  # of the host's time that timing steps may take, after the
 FREE = 64  # first ones, of which all are timed
 LATELY = 8  # timed steps over which it is known what one costs
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock after which it is left alone
-DRIFT = 2e-5  # of the time that passes, by which `low` is let fall between looks: the two clocks come apart
 NOTE = "device"  # what is said of a process whose device tells the time
-POLL = 0.001  # s between looks whether the device is through, where a trial ends
 FAR = 0xFFFFFFFF  # us, that a record has room for
 
 _hold = wrapping.holder()
@@ -193,7 +190,7 @@ class Clock:
         self.begun += 1
         self.cost += (min(spent, 4 * self.cost or spent) - self.cost) // min(LATELY, self.begun)
         rest = int(budget.odds(self.begun) * self.cost / SHARE) if self.begun > FREE else 0
-        self.due = t + max(ENOUGH, rest)
+        self.due = t + max(5_000_000, rest)  # ns; of batches that come faster than this only so many are timed
 
     def usable(self):
         """Return whether this is the training thread, in its loop, with a device that is in use."""
@@ -263,7 +260,8 @@ class Clock:
             mark.at = base.at + int(base.event.elapsed_time(mark.event) * 1e6)
         low = mark.t - mark.at
         if self.low is not None:
-            low = max(low, self.low - int(DRIFT * max(0, mark.t - self.low_at)))
+            # 2e-5 of the time that passes, by which `low` is let fall between looks: the two clocks come apart
+            low = max(low, self.low - int(2e-5 * max(0, mark.t - self.low_at)))
         self.low, self.low_at = low, mark.t
 
     def _let_go(self, marks, following):
@@ -320,7 +318,7 @@ def finish(limit):
     until = now() + limit
     while clock is not None and clock.pending and now() < until:
         clock._collect()
-        time.sleep(POLL)
+        time.sleep(0.001)  # s between looks whether the device is through, where a trial ends
 
 
 def _forked():

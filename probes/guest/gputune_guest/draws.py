@@ -10,9 +10,6 @@ import os
 from gputune_guest import ring, wrapping
 from gputune_guest.randomness import held, randomness
 
-LOOKS = 4  # batches of a dataset that are looked at
-DATASETS = 32  # that are looked at in a process
-
 _left = {}  # id of a dataset to the looks that are left for it
 _drawn = set()
 
@@ -24,8 +21,8 @@ def _fetch(original):
         if not steered and ring.is_worker():
             return None
         dataset = getattr(args[0], "dataset", None)
-        left = _left.get(id(dataset), LOOKS)
-        if not left or len(_left) > DATASETS:
+        left = _left.get(id(dataset), 4)  # batches of a dataset that are looked at
+        if not left or len(_left) > 32:  # that are looked at in a process
             return None
         _left[id(dataset)] = left - 1
         held = dataset if steered else None

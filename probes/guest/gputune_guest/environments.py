@@ -25,7 +25,6 @@ here = ring.here
 get_ident = spans.get_ident
 
 INNER = 64  # calls from inside another environment after which a class may be let go
-OFTEN = 2  # times as many of them as of others: then it is
 MOST = 0xFFFF  # processes that a record has room for
 LIBRARIES = frozenset(["gymnasium", "gym", "stable_baselines3"])  # whose classes are pickled by name
 
@@ -118,7 +117,7 @@ class _Timed:
             return None
         if _inside:
             self.inner += 1
-            if self.inner >= INNER and self.inner > OFTEN * self.outer:
+            if self.inner >= INNER and self.inner > 2 * self.outer:  # times as many of them as of others: then it is
                 patching.take_back(self.original)
             return None
         self.outer += 1

@@ -17,7 +17,6 @@ DATABASE = "database"
 LARGE = "large"
 OPENED = "opened"
 INSIDE = "inside"  # a folder of the trial's that was gone into: only Python finds the user's files from there
-MOST = 40  # things that one process tells of
 WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 ALONE = {"-I", "-E", "-S"}  # options of a Python that does not let the guest in
 
@@ -35,7 +34,7 @@ def begin(over):
 
 def leave(kind, name):
     """Leave word of one thing, once."""
-    if (kind, name) in _left or len(_left) >= MOST:
+    if (kind, name) in _left or len(_left) >= 40:  # things that one process tells of
         return
     _left.add((kind, name))
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

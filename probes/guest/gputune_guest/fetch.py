@@ -14,9 +14,6 @@ cpu_of_process = time.process_time_ns
 FIRST, EVERY = 3, 64  # batches whose bytes are counted: the first ones and each 64th, for counting walks the batch
 MOST = 4096  # parts of a batch that are looked at to count its bytes
 SIMPLE = (int, float, bool, type(None))  # of no bytes worth counting, and often many
-MANY = 127  # tensors of a batch beyond which they are not counted
-SHORT = 1_000_000  # ns; after a fetch in the training process shorter than this, only
-SELDOM = 16  # each 16th is asked how long it waited for a CPU: asking costs two system calls
 
 _worker = None  # (id, how many) in a DataLoader worker
 _delaying = None  # what holds it up now and then, before a batch,
@@ -24,7 +21,6 @@ _inside = False  # and never in one, whose dataset may read from a loader of its
 _told = False
 _schedstat = None  # descriptor of the worker's own
 _local = spans.local
-LEAST_CPU = 1_000_000  # ns of CPU below which a ratio of CPU times is chance
 _threads = None  # torch.get_num_threads
 
 
@@ -112,7 +108,7 @@ def _bytes(data):
             elif id(part) not in met:
                 met.add(id(part))
                 stack.extend(_within(part, kind))
-    return total, plain, min(MANY, tensors)
+    return total, plain, min(127, tensors)  # tensors of a batch beyond which they are not counted
 
 
 def _within(part, kind):
@@ -153,7 +149,8 @@ def _began(args, _kwargs):
     call.inline = inline = _worker is None
     call.cpu = cpu = cpu_of_thread if inline else cpu_of_process
     call.collate = getattr(args[0], "_gputune_collate", None)
-    call.wait = -1 if inline and _local.short and _written % SELDOM else _queued(inline)
+    # 16 fetches to one that is asked how long it waited for a CPU: asking costs two system calls
+    call.wait = -1 if inline and _local.short and _written % 16 else _queued(inline)
     call.lead = None if inline or _told else cpu_of_thread()
     call.look = None if inline and _local.short else reads.begin(inline)
     call.used = cpu()
@@ -175,7 +172,8 @@ def _fetched(call, data, error):
     waited = _queued(inline) - call.wait if call.wait >= 0 else -1
     if call.lead is not None:
         _tell(used, cpu_of_thread() - call.lead)
-    _local.short = t1 - t0 < SHORT
+    # 1_000_000 ns: after a shorter fetch in the training process, only each 16th is asked for its wait
+    _local.short = t1 - t0 < 1_000_000
     _write(t0, t1, used, waited, call.collate, data, inline)
     if look is not None:
         reads.end(look, t0, t1, call.collate.count if call.collate is not None else 0)
@@ -192,7 +190,7 @@ def _tell(used, lead):
     """
     global _told
     _told = True
-    parallel = used / lead if lead > LEAST_CPU else 1.0
+    parallel = used / lead if lead > 1_000_000 else 1.0  # ns of CPU below which a ratio of CPU times is chance
     threads = max(_threads(), int(parallel + 0.7))
     ring.note(n="worker", worker_id=_worker[0], num_workers=_worker[1], threads=threads)
 

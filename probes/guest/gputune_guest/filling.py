@@ -21,12 +21,9 @@ here = ring.here
 WAITING = 0.1  # of a round: where less is waited for, there is little to learn
 LEAST = 3  # batches that are to lie ready: the first round after that begins cold
 FIRST, FIRST_NS = 8, 1_500_000_000  # sampled batches of a loader, and ns, before the first time
-RECENT = 8  # sampled batches over which waits and rounds are averaged
 MOST = 700_000_000  # ns that it may take
 REST, SELDOM = 20, 3_000_000_000  # times as long as it takes pass at the least before the next one, and ns
 KEEN, RARELY = 16, 8  # after so many times it is done so much more seldom: there is hardly more to learn
-PATIENT = 1.25  # times as long as it should take
-LOADERS = 64
 STEERED = bool(os.environ.get("GPUTUNE_STEER"))  # others may make batches, and are compared
 
 _kept = {}  # id of a loader to a _Kept
@@ -47,7 +44,7 @@ class _Kept:
         if self.number == mine.number and mine.count > self.count:
             each = (t1 - self.at) / (mine.count - self.count)
             self.seen += 1
-            many = min(RECENT, self.seen)
+            many = min(8, self.seen)  # sampled batches over which waits and rounds are averaged
             self.round += (each - self.round) / many
             self.wait += (t1 - t0 - self.wait) / many
         self.number, self.count, self.at = mine.number, mine.count, t1
@@ -59,7 +56,7 @@ def stands(mine, t0, t1):
         return False
     known = _kept.get(mine.loader)
     if known is None:
-        if len(_kept) >= LOADERS or not budget.share():
+        if len(_kept) >= 64 or not budget.share():
             return False
         known = _kept[mine.loader] = _Kept(t1)
     known.learn(mine, t0, t1)
@@ -98,7 +95,7 @@ def _begin(known, theirs, t1):
     known.done += 1
     if known.done > KEEN:
         known.due += RARELY * SELDOM
-    here.patience = int(min(MOST, PATIENT * needs))
+    here.patience = int(min(MOST, 1.25 * needs))  # times as long as it should take
     here.wanted = wanted
     known.number = 0  # the round in which it stands is none to learn from
     return True

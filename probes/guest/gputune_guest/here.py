@@ -13,7 +13,6 @@ import sys
 INTERFACE = 7  # of _fast.c: an older build beside newer Python is not used
 LAST_SEQ = 0xFFFFFFFF
 SOON = 200_000_000  # ns that a record may wait
-MOST_LATE = 8  # records that may
 
 _pack = struct.Struct("<I2H6q2I").pack_into  # repeat counts: fewer codes to walk through in a cold cache
 _pack_mark = struct.Struct("<2Iq").pack_into
@@ -81,7 +80,7 @@ class Here:
         """Write a record soon: with the next batch's, whose caches it shares, or with the next one after `SOON`."""
         late = self.late
         late.append((kind, t0, t1, a))
-        if len(late) == MOST_LATE or t1 - late[0][2] > SOON:
+        if len(late) == 8 or t1 - late[0][2] > SOON:  # records that may
             self.flush()
 
     def flush(self):

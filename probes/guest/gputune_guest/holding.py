@@ -15,14 +15,10 @@ from gputune_guest import budget, dividing, joins, ranks, ring
 
 now = ring.now
 here = ring.here
-FIRST = 20  # timed steps before the first one: allocators, caches and autotuning settle in them
 LONGEST, LONGEST_STEPS = 50_000_000, 0.5  # ns: no single hold is longer, or no longer than so much of a step, and
 MOST = 500_000_000  # ns, than this
-ODD = 2  # times as long as the one before it: from such a step nothing is learnt
 AMPLE = 1.4  # times the host's time for the part: so that most holds last
 RATE = 1.5  # cycles a ns, until a short hold has told
-SHORT = 1_000_000  # cycles of that one: launching it takes next to nothing beside
-SLOWER = 0.5  # of its time, by which a step that is divided may take the host longer, until the first has told
 
 
 class Hold:
@@ -107,7 +103,8 @@ class Hold:
             self.spending.made_up(step, max(0, step.end.at + low - step.end.t), self.usual)
         if not step.divided and not step.held and step.tried is None:
             before, self.took = self.took, step.end.t - step.start.t
-            if not before or self.took <= ODD * before:
+            # 2 times as long as the one before it: from such a step nothing is learnt
+            if not before or self.took <= 2 * before:
                 self.leads, self.usual = step.leads(), self.took
                 self.known = (
                     {found[0] for found in step.segments(low)} if self._too_long(self.spending.began) else set()
@@ -132,11 +129,13 @@ class Hold:
         step.target = -1
         if ring.at_rest:
             return
-        if self.steps < FIRST or not self.leads:
+        # 20: timed steps before the first one: allocators, caches and autotuning settle in them
+        if self.steps < 20 or not self.leads:
             if self.steps and not self.tried:
                 self.tried = True
                 self.sleep(1)  # it is loaded by then
-                step.tried = self._made(clock, SHORT)
+                # 1_000_000 cycles of that one: launching it takes next to nothing beside
+                step.tried = self._made(clock, 1_000_000)
             return
         if self.alone and self._too_long(t) - self.known and dividing.can():
             self._divide(step, t)
@@ -169,7 +168,8 @@ class Hold:
 
     def _divide(self, step, t):
         """Have the step divided, if it may be."""
-        guess = SLOWER * sum(self.leads.values()) if self.dear is None else self.dear
+        # 0.5 of its time, by which a step that is divided may take the host longer, until the first has told
+        guess = 0.5 * sum(self.leads.values()) if self.dear is None else self.dear
         if self._may(t, guess, self.divided // 2) and dividing.begin():
             step.divided = True
             if not self.divided:

@@ -25,7 +25,6 @@ OF_A_LOADER = (
 )
 FIRST_S = 60.0  # for the first batch of workers that the script did not ask for: a fork may have met a held lock
 POLL_S = 1.0  # between looks whether workers live
-PATIENCE_S = 20.0  # for workers to end by themselves
 TOLD = "_gputune_told_to_end"  # an attribute of iterators
 NOTHING = iter(())  # a sampler without indices: torch refills from it, and stays as it is
 
@@ -382,7 +381,7 @@ def farewell(iterator):
     find = (
         (lambda: iterator) if isinstance(iterator, _Ours) else weakref.ref(iterator)
     )  # the script's own is the script's
-    _leaving.append((find, time.monotonic() + PATIENCE_S))
+    _leaving.append((find, time.monotonic() + 20.0))  # for workers to end by themselves
 
 
 def leaving():

@@ -12,17 +12,14 @@ from gputune_guest import ring, spans
 now = ring.now
 here = ring.here
 MOST = 16  # joins of a step; of one with more the segments are not known
-PARTS = 31  # joins of one that is divided: a bit of a record's field for each segment
-MOST_CROSSINGS = 512  # of a step, and as many meetings; of one with more the segments are not known
-SIZES = 256  # of copies of which it is kept how long they take
-PROMPT = 20_000  # ns: an event that passes as soon as it is recorded found the device waiting for its host
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
 
 
 def stood(before, after, low):
     """Return the ns that a stream stood between two marks; none where it was for its host, which was still queueing."""
     late = after.at + low - after.t
-    return max(0, after.at - before.at) if late > PROMPT else 0
+    # 20_000 ns: an event that passes as soon as it is recorded found the device waiting for its host
+    return max(0, after.at - before.at) if late > 20_000 else 0
 
 
 def standing(stands, low):
@@ -118,7 +115,7 @@ class Step:
         self._stands(self.meetings, before, after)
 
     def _stands(self, kept, before, after):
-        if len(kept) < MOST_CROSSINGS:
+        if len(kept) < 512:  # of a step, and as many meetings; of one with more the segments are not known
             kept.append((before, after))
         else:
             self.lost = True
@@ -141,7 +138,8 @@ class Step:
         copied, waited = 0, [0, 0]
         for before, after, size in self.copies:
             took = max(0, after.at - before.at)
-            if before.at + low > after.t and (size in alone or len(alone) < SIZES):
+            # 256 of copies of which it is kept how long they take
+            if before.at + low > after.t and (size in alone or len(alone) < 256):
                 alone[size] = took
             copied += min(took, alone.get(size, took))
         for join in self.joins:
@@ -263,7 +261,8 @@ class Meeting:
             self.clock.failed(error)
 
     def _join(self, step, join):
-        if len(step.joins) < (PARTS if step.divided else MOST):
+        # 31 joins of one that is divided: a bit of a record's field for each segment
+        if len(step.joins) < (31 if step.divided else MOST):
             step.joins.append(join)
             self.clock.hold.begins(self.clock, step)
         else:

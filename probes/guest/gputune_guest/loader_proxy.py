@@ -14,7 +14,6 @@ from gputune_guest import iterators, loader, ring, samplers, settings, wrapping
 from gputune_guest.switching import LOADER, SETTINGS, Change, SwitchRefused, object_to
 
 ODD = 0x9E3779B97F4A7C15  # between seeds of workers: 2**64 over the golden ratio, so that they lie far apart
-WORDS = 300  # characters of a reason
 LIVE = "samples would come twice: this is a training that counts"
 
 shells = {}  # id of an iterator of theirs to its Shell
@@ -380,7 +379,7 @@ class Shell:
         """Tell what came of an order; `reason`: the SwitchRefused of one that is refused."""
         fields = {"seq": order.seq, "state": state, "where": self.where, "set": self.force}
         if reason is not None:
-            fields["why"], fields["of"] = str(reason)[:WORDS], reason.of
+            fields["why"], fields["of"] = str(reason)[:300], reason.of  # characters of a reason
         batch = theirs._num_yielded - (state in ("serving", "back"))
         ring.note(n="steer", **fields, batch=batch, iterator=loader.number_of(theirs), start_ns=t0, ready_ns=ring.now())
 

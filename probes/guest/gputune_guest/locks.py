@@ -13,7 +13,6 @@ from gputune_guest.words import LOCKED
 
 now = ring.now
 get_ident = _thread.get_ident
-NOTED = 100_000  # ns of a batch; below it no lock is worth a word
 
 
 class Locks:
@@ -64,5 +63,5 @@ def _left(original, locks):
 
 def tell(locks, code, t0, t1):
     """Record what there was of them in a batch that was made from `t0` to `t1`."""
-    if locks.held + locks.awaited >= NOTED:
+    if locks.held + locks.awaited >= 100_000:  # ns of a batch; below it no lock is worth a word
         ring.record(LOCKED, code, t0, t1, locks.held, locks.awaited, 0, 0, locks.count)

@@ -33,9 +33,7 @@ cpu = getattr(time, "thread_time", time.process_time)
 
 SHARE = 0.001  # of the time, for all looks
 SHORTEST, LONGEST = 0.1, 4.0  # s between two looks: as py-spy's bursts, spread out
-SETTLED = 300  # looks, after which their distance grows with the time
 TOLD, MOST = 10, 64  # looks that are told together, and that are kept while nobody reads
-DEEP = 250  # frames of a stack; of that depth, it is left out
 OPENING = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 ENDS = 0.2  # s that a fork, or an exit, waits for the thread
 FATAL = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")  # of the thread itself
@@ -89,7 +87,8 @@ class _Looker:
 
     def __init__(self, path, main):
         self._path, self._pid = path, os.getpid()
-        self._how = sys._current_frames, main, DEEP, gc.isenabled, gc.disable, gc.enable
+        # 250 frames of a stack; of that depth, it is left out
+        self._how = sys._current_frames, main, 250, gc.isenabled, gc.disable, gc.enable
         self._began = clock()
         self._looks, self._spent, self._chance = 0, 0.0, 1
         self._kept = []
@@ -148,7 +147,7 @@ class _Looker:
 
     def _pause(self):
         """Return s to the next look: of a distance that keeps no time with the training."""
-        mean = (clock() - self._began) / SETTLED
+        mean = (clock() - self._began) / 300  # looks, after which their distance grows with the time
         mean = SHORTEST if mean < SHORTEST else LONGEST if mean > LONGEST else mean  # a call has a tuple
         dear = self.cost / SHARE if self._looks else 0.0
         mean = dear if dear > mean else mean

@@ -16,9 +16,7 @@ from gputune_guest.words import EVALUATION, SPAN
 now = ring.now
 here = ring.here
 
-LEAST = 1_000_000  # ns: a shorter block is none
 TRIES = 4  # times that a place is looked at before it is known to call no model
-MOST = 256  # places that are told apart
 
 _places = {}  # (code, line) of the user's to a _Place
 _block = None  # the outermost one that the training thread is in
@@ -70,7 +68,7 @@ def _entered(frame):
     key = frame.f_code, frame.f_lineno
     place = _places.get(key)
     if place is None:
-        if len(_places) >= MOST:
+        if len(_places) >= 256:  # places that are told apart
             return
         place = _places[key] = _Place()
         place.left = TRIES if evaluation.begun() else 0
@@ -94,7 +92,8 @@ def _left():
     if here.passes != block.passes:  # it trains inside, with gradients on again: an optimizer that calls a closure
         place.calls, place.left = False, 0
         return
-    if place.calls and seldom and evaluation.phases() == block.phases and t1 - block.t0 >= LEAST:
+    # 1_000_000 ns: a shorter block is none
+    if place.calls and seldom and evaluation.phases() == block.phases and t1 - block.t0 >= 1_000_000:
         place.told = steps
         drawing.end(block.look)
         ring.record(SPAN, EVALUATION, block.t0, t1, evaluation.site(block.frame))

@@ -17,12 +17,7 @@ now = ring.now
 cpu_of_thread = getattr(time, "thread_time_ns", time.process_time_ns)
 
 NO_BATCH = frozenset({"NoneType", "ExceptionWrapper", "_IterableDatasetStopIteration", "_ResumeIteration"})  # types
-SHORT = 1_000_000  # ns; a thread that pins in less is only
-SELDOM = 16  # at each 16th batch asked how long it waited for a CPU: asking costs two system calls
 THOUSAND = 1000  # parts in which that is told
-EARLY = 16  # records kept until it is known whose they are: the iterator is still being made
-LONGEST = 0xFFFF_FFFF
-TOLD = 64  # loaders whose types of tensors are told
 PARTS = 256  # of a batch that are looked at for these
 
 _owners = weakref.WeakKeyDictionary()  # the queue that workers put batches in, to (iterator's number, loader's id)
@@ -64,7 +59,8 @@ class _Stage:
         """Begin: a batch has been taken, and its parts are to be pinned."""
         self.cpu = cpu_of_thread()
         self.unpacking = self.cpu - self.used
-        self.queued = self._waited() if self.asks or not self.seen % SELDOM else -1
+        # 16 batches to one at which it is asked how long it waited for a CPU: asking costs two system calls
+        self.queued = self._waited() if self.asks or not self.seen % 16 else -1
         self.t0 = now()
 
     def _waited(self):
@@ -83,8 +79,8 @@ class _Stage:
             code = 1 + min(THOUSAND, max(0, self._waited() - self.queued) * THOUSAND // (took or 1))
         unpacking, pinning = max(0, self.cpu - used), max(0, self.used - self.cpu)
         self.seen += 1
-        self.asks = took >= SHORT
-        self._write(code, self.t0, t1, item[0] & LONGEST, pinning, unpacking)
+        self.asks = took >= 1_000_000  # ns: a thread that pins in less is asked at each 16th batch only
+        self._write(code, self.t0, t1, item[0] & 0xFFFF_FFFF, pinning, unpacking)
         self.t0 = 0
 
     def _write(self, code, t0, t1, index, pinning, unpacking):  # noqa: PLR0913, PLR0917 - one record's fields
@@ -93,7 +89,7 @@ class _Stage:
             self.owner = _owners.get(self.queue)
         owner = self.owner
         if owner is None:
-            if len(self.early) < EARLY:
+            if len(self.early) < 16:  # records kept until it is known whose they are: the iterator is still being made
                 self.early.append((code, t0, t1, index, pinning, unpacking))
             return
         if self.early:
@@ -105,7 +101,7 @@ class _Stage:
     def tell(self, data):
         """Say once of each loader what its batches consist of."""
         owner = _owners.get(self.queue)
-        if owner is not None and owner[1] not in _told and len(_told) < TOLD:
+        if owner is not None and owner[1] not in _told and len(_told) < 64:  # loaders whose types of tensors are told
             _told.add(owner[1])
             types, shape = _consists(data)
             ring.note(n="pinned", id=owner[1], types=types, shape=shape)

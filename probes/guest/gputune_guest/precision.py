@@ -10,9 +10,6 @@ import sys
 
 from gputune_guest import patching, ring, spans, wrapping
 
-MOST = 200  # parameters looked at: enough to meet every type that a model has
-CONVOLUTION = 4  # dimensions of a convolution's weights, those over text left out
-
 _looked = False
 
 
@@ -24,7 +21,8 @@ def look(module):
         return
     _looked = True  # whatever comes of it: parameters without a shape yet are not asked twice
     types, dimensions, devices = set(), set(), set()
-    for parameter in itertools.islice(parameters(), MOST):
+    # 200 parameters looked at: enough to meet every type that a model has
+    for parameter in itertools.islice(parameters(), 200):
         if parameter.is_floating_point():
             types.add(str(parameter.dtype))
             dimensions.add(parameter.dim())
@@ -41,7 +39,7 @@ def look(module):
         autocast=bool(enabled()),
         tf32=_tf32(torch),
         products=max(dimensions) > 1,
-        convolutions=max(dimensions) >= CONVOLUTION,
+        convolutions=max(dimensions) >= 4,  # dimensions of a convolution's weights, those over text left out
         threads=torch.get_num_threads(),
     )
 

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 
-MOST = 2000  # objects that are looked through for generators
 WIDE = 100  # of the elements of one container: lists of file names hold none
 
 
@@ -29,7 +28,7 @@ def held(root):
     Nothing of the user's is run for it: no property, no method of theirs.
     """
     states, todo, seen = [], [root], set()
-    while todo and len(seen) < MOST:
+    while todo and len(seen) < 2000:  # objects that are looked through for generators
         each = todo.pop()
         if id(each) in seen or issubclass(type(each), _PLAIN):
             continue

@@ -27,15 +27,8 @@ get_ident = _thread.get_ident
 
 FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each 16th; number 0 imports and warms up
 FEW = 2  # files of a sampled batch that are asked which device they lie on
-MOST_DEVICES = 8  # told a process
-MOST_FILES = 4096  # told apart in a process, by twos of each sampled batch
-FIRST_FILES = 8  # looked at before it is said how many of them are different ones; then whenever they are twice as many
 LARGE = 65536  # bytes; a file held open that is smaller is no data set
 TRIES = 9  # times that a copy of one small file is opened and read, once a process
-SMALL = 65536  # bytes of it at the most
-LONG = 2_000_000  # ns; where one of these takes longer they end: the file is a while away
-UNPARSED = 3  # arguments up to which `fromfile` reads bytes; the fourth makes it read text
-PATH_OPEN = 6  # arguments that `open` is given by `Path.open`, which has its price as well
 _WRITES = frozenset("wax+")
 _BUILT_IN = type(len)
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
@@ -233,7 +226,8 @@ def _noticed(original, whole):
 
 def _are_bytes(args, kwargs):
     """Return whether `fromfile` takes bytes as they are, and parses no text."""
-    return len(args) <= UNPARSED and not kwargs.get("sep")
+    # 3 arguments up to which `fromfile` reads bytes; the fourth makes it read text
+    return len(args) <= 3 and not kwargs.get("sep")
 
 
 def _is_an_array(args, kwargs):
@@ -256,7 +250,7 @@ def _place(look, fd, least):
         return
     if not least:
         _tell_apart(about)
-    if len(_told) >= MOST_DEVICES:
+    if len(_told) >= 8:  # told a process
         return
     if least and fcntl.fcntl(fd, fcntl.F_GETFL) & _O_DIRECT:
         look.code |= DIRECT
@@ -273,7 +267,7 @@ def _tell_apart(about):
     A second pass that opens the same ones in the same order tells nothing of that: it is left out.
     """
     global _looked, _latest
-    if len(_sizes) >= MOST_FILES:
+    if len(_sizes) >= 4096:  # told apart in a process, by twos of each sampled batch
         return
     key = about.st_dev, about.st_ino
     is_new = key not in _sizes
@@ -282,7 +276,8 @@ def _tell_apart(about):
     if not is_new and place != before and place == (before + 1) % len(_sizes):
         return
     _looked += 1
-    if _looked >= FIRST_FILES and not _looked & (_looked - 1):
+    # 8: looked at before it is said how many of them are different ones; then whenever they are twice as many
+    if _looked >= 8 and not _looked & (_looked - 1):
         ring.note(n="distinct", looked=_looked, files=len(_sizes), bytes=sum(size for _, size in _sizes.values()))
 
 
@@ -296,7 +291,7 @@ def _copied(original, name, kwargs, file):
     if type(original) is not _BUILT_IN or type(text) is not str or not plain or kwargs.get("opener"):
         return None
     about = os.fstat(file.fileno())
-    if not stat.S_ISREG(about.st_mode) or about.st_size > SMALL:
+    if not stat.S_ISREG(about.st_mode) or about.st_size > 65536:  # bytes of the copied file at the most
         return None
     return os.pread(file.fileno(), about.st_size, 0)
 
@@ -330,9 +325,11 @@ def _timed(path, reader, original, args, kwargs):
     kept = _lives_on(args)
     name = args[0]
     kind, text = type(name), os.fspath(name)
-    through = kind is not str and len(args) == PATH_OPEN and not kwargs
+    # 6 arguments that `open` is given by `Path.open`, which has its price as well
+    through = kind is not str and len(args) == 6 and not kwargs
     naming, opening, whole = [], [], []
-    while len(naming) < TRIES and not (opening and opening[-1] > LONG):
+    # 2_000_000 ns: where an opening takes longer they end, for the file is a while away
+    while len(naming) < TRIES and not (opening and opening[-1] > 2_000_000):
         t0 = now()
         kind(text)
         t1 = now()

@@ -14,9 +14,7 @@ import time
 from gputune_guest import fetch, patching, ring, spans, standing, wrapping
 from gputune_guest.words import CALM_PARTS, ON_DEVICE, QUEUED_BITS, RENDEZVOUS
 
-TORCHS_OWN = 100  # DDP's default sampling, left alone on a device, where a sample waits for the device's events
 MOST = 0xFFFF  # buckets, ranks
-LATEST = 32  # forward passes; of more, the earlier ones count half
 
 now = ring.now
 _known = {}  # id of a model to its _Model
@@ -81,7 +79,8 @@ def _calm(mine, t, queued):
     (began, before), mine.forward = mine.forward, None
     if before < 0 or queued < 0:
         return
-    count, took, waited = mine.calm if mine.calm[0] < LATEST else [part // 2 for part in mine.calm]
+    # 32 forward passes; of more, the earlier ones count half
+    count, took, waited = mine.calm if mine.calm[0] < 32 else [part // 2 for part in mine.calm]
     mine.calm = count + 1, took + t - began, waited + queued - before
 
 
@@ -94,7 +93,8 @@ def _told(mine):
 def _is_read(mine, count):
     """Return whether DDP's clocks are read: without ours, on a device, when it reads them itself."""
     if mine.on_device:
-        return count <= standing.DENSE or count % TORCHS_OWN < standing.PAIR
+        # 100: DDP's default sampling, left alone on a device, where a sample waits for the device's events
+        return count <= standing.DENSE or count % 100 < standing.PAIR
     return standing.sampled(count)
 
 

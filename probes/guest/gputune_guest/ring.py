@@ -24,7 +24,6 @@ NOTES_AT = 4096
 # Capacity in records and size of the notes. A training of thousands of steps a second writes a record in 0.1 ms, and
 # where others use the CPUs its reader may get none for a second; a worker writes one a batch, and there may be many.
 SIZES = {"main": (16384, 61440), "worker": (1024, 4096)}
-STEERED = 8  # times the notes of a training that may be told many things, and answers each
 IS_WORKER, HAS_TORCH = 1, 2
 TOO_MANY = 100  # swallowed errors after which staying would be rude
 TOLD = 3  # errors that are told in words
@@ -217,7 +216,7 @@ def _make():
     global _notes, _room
     capacity, room = SIZES[_role]
     if _role == "main" and os.environ.get("GPUTUNE_STEER"):
-        room *= STEERED
+        room *= 8  # times the notes of a training that may be told many things, and answers each
     base = NOTES_AT + room
     size = base + capacity * 64
     created = now()

@@ -32,7 +32,6 @@ UNLIKE = 0.5  # of that by which they may differ on average: else nothing could 
 EAGER, SOONER = 4, 4  # so many times come so much sooner at first: a short run is to have some. They are what is spent
 KEEN, SELDOM = 64, 8  # in advance, less one; after so many times they come so much more seldom
 CALM = 16  # rounds before the first one, and behind the last, in which nothing else is tried
-LOADERS = 64
 
 _kept = {}  # id of a loader, or 0 for steps without one, to a _Pace
 _turns = _purse = None
@@ -113,7 +112,7 @@ def under_way():
 def _begin(key, number, count, t1):
     pace = _kept.get(key)
     if pace is None:
-        if len(_kept) >= LOADERS or not _ready():
+        if len(_kept) >= 64 or not _ready():
             return
         pace = _kept[key] = _Pace()
     pace.learn(number, count, t1)

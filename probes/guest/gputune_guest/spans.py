@@ -18,7 +18,6 @@ mark = ring.mark
 here = ring.here
 get_ident = _thread.get_ident
 
-MOST_SITES = 512  # places that are told apart; the ones that come later have none
 SHORT = ring.SHORT
 JOIN = 100_000  # ns; calls that follow each other so closely are one pause, with the work in between to make them
 APART = 2_000_000  # ns; those that do so are one record, without it: there are no more than 500 of these a second
@@ -209,7 +208,7 @@ def site(frame, what):
     key = (frame.f_code, frame.f_lineno, what)
     number = _sites.get(key)
     if number is None:
-        if len(_sites) >= MOST_SITES:
+        if len(_sites) >= 512:  # places that are told apart; the ones that come later have none
             return 0
         number = _sites[key] = len(_sites) + 1
         filename = frame.f_code.co_filename

@@ -21,7 +21,6 @@ DENSE = 32  # first rounds that are all timed
 PAIR = 2  # afterwards so many of EACH are, and of LATER once there were MANY: a round begins where another one ended
 EACH, LATER, MANY = 7, 31, 1024  # primes: what users do every 4 or 10 steps is met as often as it comes
 MOST_STANDS = 512  # in a round: one with more is not timed
-MOST_PENDING = 64  # rounds that have not passed
 MOST = 0xFFFF  # calls, ranks
 
 here = None  # the one of this process, once a device meets other ranks
@@ -164,7 +163,7 @@ class Standing:
         self.round = self.began = None
         if done is not None and done.stands:
             self.began = done.stands[-1][1]
-            if began is not None and len(self.pending) < MOST_PENDING:
+            if began is not None and len(self.pending) < 64:  # rounds that have not passed
                 self.pending.append((done, began))
         if sampled(self.rounds + 1) and self.clock.errors < device.TOO_MANY:
             self.round = _Round(self.rounds + 1)

@@ -23,7 +23,6 @@ cpu_of_process = time.process_time_ns
 SOME, SOON = 4, 100_000_000  # at most one reading each four batches and each 100 ms,
 ENOUGH = 64  # but one each 64 batches: TensorFlow keeps the times of the last 100 only
 LONGEST = 64  # stages of a pipeline that are looked at
-MOST_NOTES = 8  # times that the stages of one pipeline are told
 MODEL = "tensorflow.python.data.experimental.ops.iterator_model_ops"
 PYTHON = frozenset(["PyFunc", "PyFuncStateless", "EagerPyFunc"])  # operations that call the user's Python
 MAPS = frozenset(["_MapDataset", "_ParallelMapDataset"])
@@ -241,7 +240,7 @@ def _tell(mine, stages, used, t0):
     shape = [[name, wide, most, buffer] for _ns, name, wide, most, buffer in stages]
     if not stages or len(shape) < len(told[1] or ()):  # near an epoch's end: stages that are done are gone
         return
-    if told[1] != shape and told[0] < MOST_NOTES:
+    if told[1] != shape and told[0] < 8:  # times that the stages of one pipeline are told
         told[:] = [told[0] + 1, shape]
         ring.note(n="pipeline", id=mine.loader, stages=shape)
     mine.making = sum(stage[0] for stage in stages)

@@ -28,11 +28,7 @@ import weakref
 
 from gputune_guest import device, places, ring, wrapping
 
-MOST_FILES = 200000  # names kept by one process
-MOST_SEEDS = 1 << 32  # that numpy knows
-HOST_S = 2.0  # s between looks whether the host lives
 THERE = "there"  # kind of the loader that is meant
-FINISH_NS = 30_000_000_000  # that the device may be behind at the end of a trial
 LOOK_S = 0.1  # s between looks for the file that ends it: one is a system call
 
 current = None  # the _Trial of this process
@@ -79,13 +75,13 @@ class _Trial:
     def _finish():
         """Wait until the device has done what was queued for it: no step follows, and those are to be timed."""
         try:
-            device.finish(FINISH_NS)
+            device.finish(30_000_000_000)  # that the device may be behind at the end of a trial
         except Exception as error:
             ring.failed(error)
 
     def _is_left(self, at):
         """Return whether the host is gone."""
-        if not self.host or at - self.looked < HOST_S:
+        if not self.host or at - self.looked < 2.0:  # s between looks whether the host lives
             return False
         self.looked = at
         try:
@@ -286,7 +282,7 @@ def _listen(trial):
         if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_DIRECTORY):
             return
         seen.add(path)
-        if len(seen) < MOST_FILES:
+        if len(seen) < 200000:  # names kept by one process
             _append(state, trial.files, path)
 
     wrapping.listen(hook)
@@ -336,7 +332,7 @@ def _numpy(module):
     """Begin the numbers that all of numpy draws from; workers have been given a seed each by torch."""
     seed = (current or _begin()).seed
     if seed is not None and not ring.is_worker():
-        module.seed(int(seed) % MOST_SEEDS)
+        module.seed(int(seed) % (1 << 32))  # that numpy knows
 
 
 HOOKS = {"torch.utils.data.dataloader": _hook, "numpy.random": _numpy}

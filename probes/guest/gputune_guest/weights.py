@@ -25,7 +25,6 @@ NEVER = -(1 << 62)  # windows until the next one is looked at, where looking has
 MOST = 1 << 14  # copies whose addresses are remembered
 WEIGHTS, DEVICE = 1, 2  # what a call is on
 HOST = frozenset(["cpu", "meta"])  # types of device whose kernels are no queue's
-WIDE = 4  # arguments of a call that are looked at
 CHANGES = frozenset(["__setitem__", "__set__", "__iadd__", "__isub__", "__imul__", "__itruediv__"])  # the first of them
 
 _windows = 0
@@ -148,7 +147,8 @@ def _changes(name):
 
 def _tensors(plain, args):
     """Return the tensors among the first arguments, of a list the first."""
-    firsts = [value[0] if isinstance(value, (list, tuple)) and value else value for value in args[:WIDE]]
+    # 4 arguments of a call that are looked at
+    firsts = [value[0] if isinstance(value, (list, tuple)) and value else value for value in args[:4]]
     return [value for value in firsts if type(value) in plain]
 
 

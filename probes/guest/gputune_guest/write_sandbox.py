@@ -24,7 +24,6 @@ import stat
 from gputune_guest import escapes, hook, natives, ring, spare, wrapping
 from gputune_guest.overlay import SYSTEM, Overlay, TooLarge, copy, made
 
-MOST = 40  # files that one process tells of
 WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LEFT_ALONE = os.O_DIRECTORY  # O_TMPFILE as well: what has no name is no result
 OPENED = io.open
@@ -77,7 +76,7 @@ def _found(module, name):
 
 def say(what, path):
     """Tell once that a file of the user's was left as it is."""
-    if path in _told or len(_told) >= MOST:
+    if path in _told or len(_told) >= 40:  # files that one process tells of
         return
     _told.add(path)
     note = {"n": "hushed", "what": what, "path": path}
