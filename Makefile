@@ -13,10 +13,11 @@ PUBLIC_TORCH := torch==2.14.1 torchvision==0.29.1
 RIVALS := .venvs/rivals
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SECOND_TRIES := .venvs/second-tries
 # A registry that is slow for a moment is no reason to fail.
 export PIP_RETRIES ?= 10
 export PIP_DEFAULT_TIMEOUT ?= 60
+# No locale changes what files say, in a test as little as in a build.
+export PYTHONUTF8 := 1
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What only a built wheel can get wrong: entry point, links, data, imports. The rest is the same code as in the tree, and
 # what takes long is tried there alone.
@@ -65,11 +66,9 @@ demo: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" gputune watch -- python examples/train_digits.py
 
 # Types and the building of the wheel keep one core busy each; the linter would meet the copy of the tree that a wheel is built of.
-# What passed only at its second try is said last, where it is seen.
 test: lint
 	$(MAKE) --jobs=2 --output-sync=target types wheel
 	$(MAKE) test-tree on-wheel
-	@cat $(SECOND_TRIES)/* 2>/dev/null || true
 
 check: lint types
 
@@ -82,11 +81,11 @@ types: $(READY)
 	$(BIN)/lint-imports
 
 test-tree: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/tree $(AT_A_TIME) -m "not long"
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --durations=15 $(AT_A_TIME) -m "not long"
 
 # In `make test` too, with what starts there: CI runs that where no other Python does, and this where all are.
 interpreters: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/interpreters $(AT_A_TIME) -m interpreters tests/guest
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --durations=15 $(AT_A_TIME) -m interpreters tests/guest
 
 # Whole trainings that are tuned, launchers, two hosts of namespaces: minutes, and best with nothing beside them.
 test-long: $(READY)
@@ -117,7 +116,7 @@ wheel: $(READY)
 
 on-wheel:
 	cd $(WHEEL) && PATH="$(CURDIR)/$(WHEEL)/bin:$(CURDIR)/$(BIN):$$PATH" bin/python \
-		"$(CURDIR)/tests/twice.py" "$(CURDIR)/$(SECOND_TRIES)/wheel" -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" \
+		-m pytest --durations=15 -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" \
 		$(AT_A_TIME) -m "not slow and not long" $(addprefix $(CURDIR)/,$(ON_WHEEL))
 
 # TraceML pins other versions than ours: it gets an environment of its own.
@@ -206,7 +205,7 @@ simcuda: $(READY)
 	@$(BIN)/python tests/simcuda/simcuda.py; status=$$?; \
 	if [ $$status = 77 ]; then echo "simcuda: SKIPPED, nothing was tried on CUDA"; exit 0; fi; \
 	[ $$status = 0 ] || exit $$status; \
-	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/twice.py $(SECOND_TRIES)/simcuda \
+	GPUTUNE_SIMCUDA=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest --durations=15 \
 		-n 2 --dist worksteal $(if $(LONG),,-m "not long") tests/simcuda tests/zoo/cuda
 
 # On a machine that may have nothing but torch: no environment is made, and what is missing is said. docs/gpu-day.md
