@@ -1,7 +1,7 @@
 """The application: which page is shown, what keys do, and the rows that come in. It measures and changes nothing."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
@@ -15,30 +15,22 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from gputune.core.hygiene import clean
-from gputune.feeds.rows import Feed, Node, RunRow, ShareRow, TaskRow, Update
+from gputune.feeds.rows import Feed, RunRow, TaskRow, Update
 from gputune.tui.asking import Asking
-from gputune.tui.lines import Canvas, Line, Lines, Page, line
-from gputune.tui.pages.finding import finding_page
-from gputune.tui.pages.keys import keys_page
-from gputune.tui.pages.node import no_key, node_page
-from gputune.tui.pages.nodes import NodesPage, Shown, order_at
-from gputune.tui.pages.past import SPANS, past_lines, step_of
-from gputune.tui.pages.processes import BY, Listing, ProcessesPage, process_key
+from gputune.tui.lines import Canvas, Page
+from gputune.tui.pages._past import SPANS, step_of
+from gputune.tui.pages.nodes import NodesPage, order_at
+from gputune.tui.pages.processes import BY, ProcessesPage
 from gputune.tui.pages.processes import order_at as process_order_at
-from gputune.tui.pages.run import run_page
-from gputune.tui.pages.share import no_key as unkeyed
-from gputune.tui.pages.share import share_page
-from gputune.tui.pages.signals import question, signals_page, task_key, task_of
+from gputune.tui.pages.signals import question, task_of
 from gputune.tui.roles import DARK, LIGHT, Roles
 from gputune.tui.sheet import Sheet
 from gputune.tui.store import GROUPS, Store
-from gputune.tui.views import PageView, keys_of, looking
+from gputune.tui.views import Listing, PageView, Scene, Shown, gone, keys_of, looking, opened_by, pages
 
 DARK_NAME, LIGHT_NAME = "gputune-dark", "gputune-light"
 SORTS = {"n": "name", "b": "busy", "m": "memory", "p": "power", "w": "wait", "s": "pace", "f": "finding", "l": "link"}
-RUNS = frozenset({"run", "finding", "share"})
-FILTERED = frozenset({"nodes", "processes"})
-TIMED = frozenset({"run", "share"})  # screens with a cursor in time
+OPENING = frozenset(page.letter for page in pages().values() if page.letter)
 LISTED = 50  # runs in the command palette
 TAKEN = frozenset("jk")  # letters that move, as in vi
 
@@ -82,7 +74,7 @@ class Gputune(App[None]):
         Binding("t", "turn_theme", "light or dark"),
         Binding("g", "group", "group"),
         Binding("slash", "filter", "filter"),
-        *(Binding(key, f"letter('{key}')", show=False) for key in sorted({*SORTS, *BY, "v", "h"} - TAKEN)),
+        *(Binding(key, f"letter('{key}')", show=False) for key in sorted({*SORTS, *BY, *OPENING, "v", "h"} - TAKEN)),
     ]
 
     class News(Message):
@@ -128,7 +120,6 @@ class Gputune(App[None]):
         self._began: dict[str, float] = {}  # id of a run that is open to its start
         self._send = send
         self._pending: tuple[TaskRow, str] | None = None  # what will be sent if the answer is yes
-        self._listed: tuple[object, NodesPage] | None = None  # the last list of nodes, and what it was made of
         self._ours: asyncio.AbstractEventLoop | None = None
         self._leaves = False
         self._plain = plain
@@ -218,39 +209,31 @@ class Gputune(App[None]):
         self._began = {run: at for run, at in self._began.items() if any(view.target == run for view in self._views)}
         look = Canvas(size.width - 1, size.height, self._plain)  # the last column is the scroll bar's
         keep = self._marks.get(self.view, "") if anew else self._sheet.key
-        keys = keys_of(self.view.kind, deep=len(self._views) > 1, plain=self._plain)
+        keys = keys_of(self.view.kind if self.store.version else "", deep=len(self._views) > 1, plain=self._plain)
         self._sheet.show(self._page(look), keys, self._message(), keep=keep, anew=anew)
 
     def _page(self, look: Canvas) -> Page:
-        view = self.view
         if not self.store.version:
             return looking()
-        if view.kind in RUNS:
-            run = self.store.runs.get(view.target)
-            return self._page_of(run, look) if run is not None and self._is_same(run) else _gone("run", view.target)
-        if view.kind == "node":
-            node = self.store.nodes.get(view.target)
-            key = no_key if self._send is None else task_key
-            return (
-                node_page(node, self.store.runs_of(node), look, key, self._curves(node, look))
-                if node
-                else _gone("node", view.target)
-            )
-        if view.kind == "processes":
-            node = self.store.nodes.get(view.target)
-            opens = process_key if self._send is None else task_key
-            return ProcessesPage(node, self._listing, look, opens) if node else _gone("node", view.target)
-        if view.kind == "signal":
-            return self._signal_page(look)
-        return keys_page(look) if view.kind == "keys" else self._nodes_page(look)
+        page, scene = pages()[self.view.kind], self._scene(look)
+        if (page.of == "run" and scene.run is None) or (page.of == "node" and scene.node is None):
+            return gone(page.of, self.view.target)
+        return page.draw(scene)
 
-    def _curves(self, node: Node, look: Canvas) -> Sequence[Line]:
-        """Return how a machine went; nothing of one whose feed tells no such thing, as a recording."""
-        past = self.store.past
-        if node.link == "recorded":
-            return ()
-        known = past if past is not None and past.node == node.name and past.span == self._span else None
-        return past_lines(known, look, span=self._span, cursor=self._cursor, whole=self._whole)
+    def _scene(self, look: Canvas) -> Scene:
+        """Return what the page that is shown is drawn of."""
+        run = self.store.runs.get(self.view.target) if self._is_of_a_run() else None
+        if run is not None and not self._is_same(run):
+            run = None
+        return Scene(
+            self.view, look, self.store,
+            node=self.store.nodes.get(self.view.target if run is None else run.node), run=run,
+            cursor=self._cursor, window=self._window, span=self._span, whole=self._whole,
+            shown=self._shown, listing=self._listing, signals=self._send is not None,
+        )  # fmt: skip
+
+    def _is_of_a_run(self) -> bool:
+        return pages()[self.view.kind].of == "run"
 
     def _look_back(self) -> None:
         """Have the past of the machine told that is shown, and of no other."""
@@ -262,36 +245,6 @@ class Gputune(App[None]):
     def _is_same(self, run: RunRow) -> bool:
         """Return whether it is the run that was opened: a later one may have been recorded into its folder."""
         return self._began.setdefault(run.id, run.started) == run.started
-
-    def _nodes_page(self, look: Canvas) -> NodesPage:
-        """Return the list of nodes: sorted once for all keys that are pressed between two updates."""
-        of = (self.store.version, self._shown, look)
-        if self._listed is None or self._listed[0] != of:
-            self._listed = (of, NodesPage(self.store, self._shown, look))
-        return self._listed[1]
-
-    def _signal_page(self, look: Canvas) -> Page:
-        task = self._process()
-        if task is None:
-            return _gone("process", self.view.detail.partition(".")[0])
-        return signals_page(task, self.store.runs.get(task.run), look)
-
-    def _page_of(self, run: RunRow, look: Canvas) -> Page:
-        if self.view.kind == "share":
-            return share_page(run, look, cursor=self._cursor, key=self._process_key(run))
-        if self.view.kind == "finding":
-            wanted = self.view.detail
-            found = [f for f in (run.verdict.findings if run.verdict else ()) if f.id == wanted]
-            return finding_page(run, found[0], look) if found else _gone("finding", wanted)
-        return run_page(run, look, cursor=self._cursor, window=self._window)
-
-    def _process_key(self, run: RunRow) -> Callable[[ShareRow], str]:
-        """Return what Enter opens on a process of a shared device."""
-        node = self.store.nodes.get(run.node)
-        if self._send is None or node is None:
-            return unkeyed
-        keys = {task.pid: task_key(node, task) for task in node.tasks}
-        return lambda row: keys.get(row.pid or 0, "")
 
     def _message(self) -> str:
         if self._pending is not None:
@@ -312,7 +265,7 @@ class Gputune(App[None]):
         self._marks[self.view] = self._sheet.key
         self._said = ""
         self._typing = False
-        if self.view.kind in TIMED and self._cursor is not None and self.view.target:
+        if pages()[self.view.kind].timed and self._cursor is not None and self.view.target:
             self._cursor = None
             self._asking.seek(self.view.target, None)
         self._cursor = None
@@ -391,7 +344,7 @@ class Gputune(App[None]):
             return self._run_of(target)
         if kind == "task":
             run = self.store.runs.get(self.view.target)
-            return PageView("signal", self.view.target if run is None else run.node, target)
+            return PageView("signals", self.view.target if run is None else run.node, target)
         return PageView("node", target) if kind == "node" else None
 
     def _run_of(self, process: str) -> PageView | None:
@@ -447,7 +400,7 @@ class Gputune(App[None]):
 
     def action_out(self) -> None:
         """Go back: to the present, to all nodes, to the view before."""
-        if self.view.kind in FILTERED and self._text:
+        if pages()[self.view.kind].filtered and self._text:
             self._filter("")
             self._draw()
         elif self._cursor is not None:
@@ -473,7 +426,7 @@ class Gputune(App[None]):
     def _ring(self) -> list[PageView]:
         """Return the screens that there are something to show on, from the marked line inwards."""
         kind, _, target = self._sheet.key.partition(":")
-        run = self.store.runs.get(target if kind == "run" else self.view.target if self.view.kind in RUNS else "")
+        run = self.store.runs.get(target if kind == "run" else self.view.target if self._is_of_a_run() else "")
         named = target if kind == "node" else run.node if run is not None else self.view.target
         node = self.store.nodes.get(named) or next(iter(self.store.nodes.values()), None)
         if run is None and node is not None:
@@ -494,8 +447,8 @@ class Gputune(App[None]):
         """Sort the nodes or processes; on a node, `p` shows its processes; on a run, `w` is the last minute."""
         if self.view.kind == "nodes" and key in SORTS:
             self._sort(SORTS[key])
-        elif self.view.kind == "node" and key == "p":
-            self._go(PageView("processes", self.view.target))
+        elif opened := opened_by(key, self.view.kind):
+            self._go(PageView(opened, self.view.target))
         elif self.view.kind == "node" and key == "w":
             self._span, self._cursor = (self._span + 1) % len(SPANS), None
             self._draw()
@@ -539,7 +492,7 @@ class Gputune(App[None]):
 
     def action_filter(self) -> None:
         """Begin to type what a node or a process must match."""
-        if self.view.kind in FILTERED:
+        if pages()[self.view.kind].filtered:
             self._typing = True
             self._draw()
 
@@ -549,7 +502,7 @@ class Gputune(App[None]):
             self._read_at(by)
             return
         run = self.store.runs.get(self.view.target)
-        if self.view.kind not in TIMED or run is None or not run.history.busy:
+        if not pages()[self.view.kind].timed or run is None or not run.history.busy:
             return
         step = max(run.history.step, run.length / 48)  # steps from one end of a history to the other
         at = (run.length if self._cursor is None else self._cursor) + by * step
@@ -623,10 +576,6 @@ class Gputune(App[None]):
             return
         self._return_code = 1
         self._close_messages_no_wait()
-
-
-def _gone(what: str, name: str) -> Lines:
-    return Lines((line((f" {what} {clean(name, 80)} is not there (yet, or any more)", "dim")),), ())
 
 
 def _plainly(text: str) -> str:

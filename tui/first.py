@@ -9,18 +9,18 @@ from rich.style import Style
 
 from gputune.tui.lines import EMPTY, Line
 from gputune.tui.roles import Roles
-from gputune.tui.views import PageView, foot_line, keys_of, looking
+from gputune.tui.views import foot_line, keys_of, looking
 
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H"  # the alternate screen, no cursor, no wrapping, from the top left
 LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"  # where Textual does not come to it
 
 
-def first_page(view: PageView, size: os.terminal_size, roles: Roles, *, plain: bool = False) -> str:
+def first_page(size: os.terminal_size, roles: Roles, *, plain: bool = False) -> str:
     """Return what is written to the terminal for the first page."""
     width, height = size
     head = looking().head[0]
     blank = [(EMPTY, False)] * max(0, height - 2)
-    foot = foot_line(keys_of(view.kind, plain=plain), width)
+    foot = foot_line(keys_of("", plain=plain), width)
     lines = [(head, False), *blank, (foot, True)][:height]
     system = colours(os.environ)
     return ENTER + "\r\n".join(_drawn(line, width, roles, system, foot=is_foot) for line, is_foot in lines)

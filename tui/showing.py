@@ -58,7 +58,7 @@ def show(make: Callable[[], Feed], wish: ScreenOptions = ScreenOptions()) -> Lef
     failed = None
     with closing(Output(STDERR, encoding, plain=wish.plain)) as output, Leaving(output) as leaving:
         roles = Roles(dark=wish.dark, colour=colour)
-        output.write(first_page(wish.start or PageView("nodes"), shutil.get_terminal_size(), roles, plain=wish.plain))
+        output.write(first_page(shutil.get_terminal_size(), roles, plain=wish.plain))
         output.flush()
         failed = _run(make, wish, output, leaving, colour=colour)
     if failed is not None and not leaving.vanished:

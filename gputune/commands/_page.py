@@ -15,7 +15,7 @@ from gputune.verdict.document import Verdict
 from gputune.verdict.packed import FILE as PACKED
 
 if TYPE_CHECKING:
-    from gputune.html.others import Other
+    from gputune.html.renderers import Other
 
 RUNS = (RUN, MARK, PACKED)  # files of which one is in the folder of any run
 
@@ -53,12 +53,12 @@ def put(file: str | None, run: Path, typed: Path, verdict: Verdict | None = None
 
 
 def other(run: Path) -> "Other | None":
-    """Return what is said of a folder that is no run of its own, but a proof or a sweep; None of any other."""
+    """Return what is said of a folder that is no run of its own, but what a renderer knows; None of any other."""
     if any((run / name).exists() for name in RUNS):
         return None
-    from gputune.html import others  # noqa: PLC0415 - a run is shown without it
+    from gputune.html import renderers  # noqa: PLC0415 - a run is shown without it
 
-    return others.read(run)
+    return renderers.read(run)
 
 
 def troubles(lost: Mapping[str, str]) -> list[str]:

@@ -1,21 +1,17 @@
-"""What a folder is, and its page: of a run, of a job of ranks, of several on one card, of a proof or of sweeps."""
+"""What a folder is, and its page: of a run, of a job of ranks, of several on one card, or what `renderers/` know."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputune.core.errors import GputuneError
 from gputune.core.sample import Json
-from gputune.html import engine, parts, plots, run
-from gputune.html.others import sweeps
+from gputune.html import engine, parts, plots, renderers, run
 from gputune.launch.job import MARK, seats
 from gputune.proving import proof
-from gputune.proving.proof import Proof
 from gputune.recording import about
 from gputune.recording.folder import RUN
 from gputune.report.kept import shown
 from gputune.report.packed import HEAD, sentences, table
-from gputune.sweep import result
-from gputune.sweep.result import Sweep
 from gputune.verdict import packed
 from gputune.verdict.document import Verdict
 from gputune.verdict.packed import Packed
@@ -32,12 +28,9 @@ def page(folder: Path, typed: str, verdict: Verdict | None = None, troubles: Seq
         return _of_run(folder, typed, verdict or shown(folder), together, troubles)
     if together is not None:
         return _packed(folder, together)
-    made = parts.proven(folder)
-    if made is not None:
-        return _proof(folder, made)
-    found = sweeps(folder)
-    if found:
-        return _swept(folder, found)
+    other = renderers.read(folder)
+    if other is not None:
+        return other.page()
     return _of_run(folder, typed, shown(folder), None, troubles)
 
 
@@ -90,36 +83,3 @@ def _packed(folder: Path, together: Packed) -> bytes:
     said = together.verdict or next(iter(sentences(together, silent=packed.silence(folder))), "")
     context = {"title": folder.name, "what": "share", "said": said, **_side_by_side(folder, together)}
     return engine.render("packed_only.html", context)
-
-
-def _proof(folder: Path, made: Proof) -> bytes:
-    recorded = dict.fromkeys(folder / Path(row.folder).name for row in made.trials if row.folder)
-    there = [each for each in recorded if (each / RUN).is_file() and not each.is_symlink()]
-    context = {
-        "title": folder.absolute().parent.name + "/" + folder.name,
-        "what": "proof",
-        "said": proof.words(made).splitlines()[-1],
-        "made": made,
-        "parts": [parts.of_run(each) for each in there[: parts.MOST]],
-    }
-    return engine.render("proof.html", context)
-
-
-def _swept(folder: Path, found: Mapping[str, Sweep]) -> bytes:
-    context = {
-        "title": folder.name,
-        "what": "sweep",
-        "sweeps": [
-            {
-                "name": name,
-                "where": sweep.where,
-                "gained": sweep.speedup.low > 1,
-                "best": result.best(sweep),
-                "said": [line for line in result.sentences(sweep) if line != result.best(sweep)],
-                "rows": result.cells(sweep),
-            }
-            for name, sweep in found.items()
-        ],
-        "head": result.HEAD,
-    }
-    return engine.render("sweep.html", context)

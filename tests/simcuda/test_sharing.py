@@ -91,7 +91,7 @@ def test_one_that_grows_later_runs_out_of_memory_alone_and_says_so(machine: Make
     assert "torch.OutOfMemoryError" in Path(found["procs"][1]["log"]).read_text()
 
 
-@pytest.mark.flaky(reruns=1, reason="simulated cards go by the host's clock: one that stands still while one trains alone")
+@pytest.mark.flaky(reruns=1, reason="the card goes by the host's clock, which may stand still meanwhile")
 def test_two_that_fill_the_card_each_do_together_what_one_does(machine: Maker) -> None:
     """Launches are queued far ahead of the card, so on the host's clock both would seem to run at full speed."""
     task = ("--steps", "1500", "--kernels", "12")

@@ -15,7 +15,7 @@ from textual.widgets import OptionList
 from gputune.core.errors import GputuneError
 from gputune.feeds.rows import Curve, Past, ShareRow, TaskRow, Update
 from gputune.tui.app import Gputune, PageView
-from gputune.tui.pages.signals import task_key
+from gputune.tui.pages.processes import task_key
 from gputune.tui.sheet import Sheet
 
 Make = Callable[..., Any]
@@ -371,13 +371,13 @@ def test_a_signal_is_sent_once_it_was_confirmed_and_not_before(node: Make, run: 
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.view == PageView("node", "m8"))
         await pilot.press("down", "enter")
-        assert app.view == PageView("signal", "m8", "4711.7")
+        assert app.view == PageView("signals", "m8", "4711.7")
         await pilot.press("down", "enter")
         assert "send SIGKILL to 4711 (python)?" in lines(app)[-1]
         await pilot.press("enter")
         assert "nothing was sent" in lines(app)[-1]
         await pilot.press("enter", "tab")
-        assert (app.view.kind, sent) == ("signal", [])
+        assert (app.view.kind, sent) == ("signals", [])
         await pilot.press("up", "enter", "y")
         assert sent == [(4711, 7, "TERM")]
         assert "SIGTERM was sent to 4711" in lines(app)[-1]
@@ -412,7 +412,7 @@ def test_a_process_that_has_ended_meanwhile_is_gone(node: Make, run: Make) -> No
     async def act(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.view == PageView("node", "m8"))
         await pilot.press("down", "enter")
-        assert app.view.kind == "signal"
+        assert app.view.kind == "signals"
         app.post_message(Gputune.News(without))
         await until(pilot, lambda: "process 4711 is not there" in "\n".join(lines(app)))
         await pilot.press("enter")
@@ -482,7 +482,7 @@ def test_no_name_reaches_the_terminal_as_a_command(node: Make, run: Make, verdic
         await until(pilot, lambda: bool(app.store.runs))
         views = (
             PageView("nodes"), PageView("node", EVIL), PageView("run", EVIL), PageView("share", EVIL),
-            PageView("finding", EVIL, EVIL), PageView("signal", EVIL, "4711.7"),
+            PageView("finding", EVIL, EVIL), PageView("signals", EVIL, "4711.7"),
         )  # fmt: skip
         for view in views:
             app._go(view)
@@ -500,7 +500,7 @@ def views_of(node: Any, run: Any) -> list[PageView]:
     """Return every screen that a node and a run have."""
     finding = run.verdict.findings[0].id
     task = next((task_key(node, task) for task in node.tasks if task_key(node, task)), "task:0.0")
-    own = [PageView("node", node.name), PageView("signal", node.name, task.removeprefix("task:"))]
+    own = [PageView("node", node.name), PageView("signals", node.name, task.removeprefix("task:"))]
     return [
         PageView("nodes"),
         *own,

@@ -12,7 +12,7 @@ from gputune.tui.app import Gputune
 from gputune.tui.first import colours, first_page
 from gputune.tui.roles import DARK, Roles
 from gputune.tui.sheet import Sheet
-from gputune.tui.views import PageView
+from gputune.tui.views import foot_line, keys_of
 
 SIZE = os.terminal_size((80, 24))
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -46,7 +46,7 @@ def test_it_is_what_the_screen_shows_before_it_knows_anything() -> None:
 
     app._asking.start = lambda: None  # type: ignore[method-assign] # nothing is to come
     asyncio.run(played())
-    text = ESCAPES.sub("", first_page(PageView("nodes"), SIZE, Roles()))
+    text = ESCAPES.sub("", first_page(SIZE, Roles()))
     assert text.split("\r\n") == drawn
     assert drawn[0].startswith(" looking")
     assert "q leave" in drawn[-1]
@@ -55,15 +55,15 @@ def test_it_is_what_the_screen_shows_before_it_knows_anything() -> None:
 def test_it_has_the_colours_of_the_theme_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")
     red, green, blue = (int(DARK.page[k : k + 2], 16) for k in (1, 3, 5))
-    assert f"48;2;{red};{green};{blue}" in first_page(PageView("nodes"), SIZE, Roles())
-    plain = first_page(PageView("run"), SIZE, Roles(colour=False), plain=True)
+    assert f"48;2;{red};{green};{blue}" in first_page(SIZE, Roles())
+    plain = first_page(SIZE, Roles(colour=False), plain=True)
     assert not re.search(r"[34]8;|\x1b\[[34][0-7]m", plain)
-    assert "<-> time" in ESCAPES.sub("", plain)
+    assert "<-> time" in foot_line(keys_of("run", plain=True), 300).text
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 2), (300, 90)])
 def test_any_size_will_do(size: tuple[int, int]) -> None:
-    text = ESCAPES.sub("", first_page(PageView("nodes"), os.terminal_size(size), Roles()))
+    text = ESCAPES.sub("", first_page(os.terminal_size(size), Roles()))
     assert len(text.split("\r\n")) == size[1]
 
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from gputune.feeds.rows import Curve, Past
 from gputune.tui.lines import Canvas, Line
-from gputune.tui.pages.past import SPANS, past_lines, step_of
+from gputune.tui.pages._past import SPANS, past_lines, step_of
 
 END = 1_800_000_000.0
 

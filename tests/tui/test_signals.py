@@ -55,7 +55,7 @@ def test_a_process_of_a_watched_run_is_ended_from_the_screen(tmp_path: Path) -> 
                     break
                 await pilot.press("down")
             await pilot.press("enter")
-            assert app.view.kind == "signal"
+            assert app.view.kind == "signals"
             await pilot.press("down", "enter")
             await until(pilot, app, f"send SIGKILL to {pid} (")
             await pilot.press("y")

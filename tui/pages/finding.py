@@ -8,6 +8,7 @@ from gputune.core.hygiene import clean
 from gputune.feeds.rows import RunRow
 from gputune.tui import words
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, fit, line, paragraph, titled
+from gputune.tui.views import PageKind, Scene, gone
 from gputune.verdict.document import FindingRow
 
 ADVISORS = "gputune.advisors"
@@ -79,3 +80,13 @@ def explanation(finding: str) -> str:
     if name not in plugins.names(ADVISORS):
         return f"this gputune has no advisor `{clean(finding, 60)}`"
     return inspect.getdoc(plugins.load(ADVISORS, name)) or ""
+
+
+def _draw(scene: Scene) -> Lines:
+    assert scene.run is not None  # noqa: S101 - `of` says so
+    verdict, wanted = scene.run.verdict, scene.view.detail
+    found = next((each for each in (verdict.findings if verdict else ()) if each.id == wanted), None)
+    return finding_page(scene.run, found, scene.look) if found else gone("finding", wanted)
+
+
+PAGE = PageKind(_draw, of="run", place=6)

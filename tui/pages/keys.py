@@ -1,8 +1,9 @@
 """The page of `?`: every key, and how the signs are to be read."""
 
 from gputune.tui.lines import EMPTY, Canvas, Lines, fit, line, paragraph, titled
+from gputune.tui.views import PageKind, pages
 
-KEYS = (
+EVERYWHERE = (
     ("everywhere", ""),
     ("Enter", "open what is marked (a node, a run, a finding); copy a command"),
     ("Esc, Backspace", "back; clear the filter"),
@@ -11,29 +12,6 @@ KEYS = (
     ("t", "light or dark"),
     ("Ctrl+P", "commands by name"),
     ("q, Ctrl+C", "leave; what is watched goes on"),
-    ("nodes", ""),
-    ("n b m p w s f l", "sort by name, busy, memory, power, wait, samples/s, finding, link; again: reverse"),
-    ("g", "group by rack, by job, not at all"),
-    ("/", "only nodes with these words in name, rack, job, device, finding or link"),
-    ("node", ""),
-    ("p", "its processes"),
-    ("left, right", "read its curves off at an earlier moment; with Shift ten times as far; 0 the present"),
-    ("w", "the last five minutes, two hours, day"),
-    ("h", "all curves, also on a small screen"),
-    ("processes", ""),
-    (
-        "i u d b x c m a r n",
-        "sort by pid, user, device, busy, device memory, CPU, memory, age, run, command; again: reverse",
-    ),
-    ("v", "as a tree, below their parents"),
-    ("/", "only processes with these words in user, command, run, role or pid"),
-    ("Enter", "the run that it belongs to"),
-    ("node, share, processes", ""),
-    ("Enter on a process", "signals to it: of a run on this machine, and with --allow-signals only"),
-    ("run", ""),
-    ("left, right", "look back and forth in time; with Shift ten times as far"),
-    ("0", "the present again"),
-    ("w", "of the whole run, or of its last minute"),
 )
 SIGNS = (
     "DEVICES: one sign a device, by height; · idle, ? not measured. BUSY: share of the time with a kernel running, not "
@@ -46,7 +24,7 @@ SIGNS = (
 def keys_page(look: Canvas) -> Lines:
     """Return the page."""
     found = []
-    for key, says in KEYS:
+    for key, says in (*EVERYWHERE, *(row for page in pages().values() for row in page.help)):
         if not says:
             found += [EMPTY, titled(f" {key.upper()}", look.width)]
             continue
@@ -56,3 +34,6 @@ def keys_page(look: Canvas) -> Lines:
         found += [line((" " * 36, ""), *more.spans) for more in rest]
     found += [EMPTY, titled(" SIGNS", look.width), *paragraph(SIGNS, look.width - 2, "", "  ")]
     return Lines((line((" keys", "title")),), found)
+
+
+PAGE = PageKind(lambda scene: keys_page(scene.look))

@@ -10,8 +10,10 @@ from gputune.feeds.rows import DeviceRow, Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, heat
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, harmless, line, paragraph, titled
+from gputune.tui.pages._past import past_lines
 from gputune.tui.pages.nodes import FINE, FULL_MEMORY, tone
-from gputune.tui.pages.processes import KeyOf, cards_of, ranks_of, short_list
+from gputune.tui.pages.processes import KeyOf, cards_of, ranks_of, short_list, task_key
+from gputune.tui.views import TIME, PageKind, Scene
 
 TASKS = 200  # rows of processes: 8 ranks with 16 workers each have 144
 DEVICE = 59  # cells of a device's line beside its name and its bar
@@ -204,3 +206,35 @@ def run_line(node: Node | None, run: RunRow, look: Canvas, name: int = 14) -> Li
     else:
         spans.append((fit(run.why or "no verdict yet", room), "dim"))
     return line(*spans, key=f"run:{run.id}")
+
+
+def _draw(scene: Scene) -> Lines:
+    node = scene.node
+    assert node is not None  # noqa: S101 - `of` says so
+    return node_page(
+        node, scene.store.runs_of(node), scene.look, task_key if scene.signals else no_key, _curves(scene, node)
+    )
+
+
+def _curves(scene: Scene, node: Node) -> Sequence[Line]:
+    """Return how a machine went; nothing of one whose feed tells no such thing, as a recording."""
+    past = scene.store.past
+    if node.link == "recorded":
+        return ()
+    known = past if past is not None and past.node == node.name and past.span == scene.span else None
+    return past_lines(known, scene.look, span=scene.span, cursor=scene.cursor, whole=scene.whole)
+
+
+PAGE = PageKind(
+    _draw,
+    of="node",
+    keys=(("w", "longer", "letter('w')"), ("h", "curves", "letter('h')"), TIME),
+    help=(
+        ("node", ""),
+        ("p", "its processes"),
+        ("left, right", "read its curves off at an earlier moment; with Shift ten times as far; 0 the present"),
+        ("w", "the last five minutes, two hours, day"),
+        ("h", "all curves, also on a small screen"),
+    ),
+    place=1,
+)

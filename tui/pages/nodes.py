@@ -1,6 +1,7 @@
 """All nodes, one line each: how busy their devices are, what holds them up, and whether they answer."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gputune.core.finding import SEVERE
@@ -9,6 +10,7 @@ from gputune.tui import words
 from gputune.tui.drawing import heat, spark
 from gputune.tui.lines import Canvas, Line, Span, column_at, fit, line
 from gputune.tui.store import Store, group_of, ordered
+from gputune.tui.views import PageKind, Scene, Shown
 
 MARKS = {
     "local": ("●", "good"),
@@ -50,15 +52,6 @@ COLUMNS = (
     NodeColumn("finding", "FINDING", 10, "finding", align="<"),
 )
 WIDENED = ("finding", "name", "trail", "devices")  # who gets room that is left, in turn
-
-
-class Shown(NamedTuple):
-    """What was asked for: the order, whether it is turned, groups, and the words that a node must match."""
-
-    by: str = "name"
-    turned: bool = False
-    group: str = ""
-    text: str = ""
 
 
 class NodesPage:
@@ -262,3 +255,27 @@ CELLS: dict[str, Cell] = {
     "pace": _pace,
     "finding": _finding,
 }
+
+
+@lru_cache(maxsize=1)
+def _sorted_once(store: Store, _version: int, shown: Shown, look: Canvas) -> NodesPage:
+    """Return the page, the same for all keys that are pressed between two updates."""
+    return NodesPage(store, shown, look)
+
+
+def _draw(scene: Scene) -> NodesPage:
+    return _sorted_once(scene.store, scene.store.version, scene.shown, scene.look)
+
+
+PAGE = PageKind(
+    _draw,
+    keys=(("/", "filter", "filter"), ("g", "group", "group"), ("nbmpwsfl", "sort", "keys")),
+    help=(
+        ("nodes", ""),
+        ("n b m p w s f l", "sort by name, busy, memory, power, wait, samples/s, finding, link; again: reverse"),
+        ("g", "group by rack, by job, not at all"),
+        ("/", "only nodes with these words in name, rack, job, device, finding or link"),
+    ),
+    filtered=True,
+    place=0,
+)

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 from gputune.feeds.rows import Node, TaskRow
 from gputune.tui import words
 from gputune.tui.lines import Canvas, Line, Span, column_at, fit, line, titled
+from gputune.tui.views import Listing, PageKind, Scene
 
 ROLES = ("main", "worker", "other", "foreign")
 NAMES = {"main": "training", "worker": "worker", "other": "helper", "foreign": ""}
@@ -14,15 +15,6 @@ SUM, PLAIN_SUM = "Σ", "sum"
 
 KeyOf: TypeAlias = Callable[[Node, TaskRow], str]
 Cell: TypeAlias = Callable[[TaskRow], str]
-
-
-class Listing(NamedTuple):
-    """What was asked for: the order (none: by role and use), whether it is reversed, the filter, and as a tree."""
-
-    by: str = ""
-    turned: bool = False
-    text: str = ""
-    tree: bool = False
 
 
 class ProcessColumn(NamedTuple):
@@ -221,6 +213,12 @@ def process_key(_node: Node, task: TaskRow) -> str:
     return f"process:{task.pid}.{task.started}"
 
 
+def task_key(node: Node, task: TaskRow) -> str:
+    """Return what Enter opens on a process that may be sent a signal: one of a run that is watched on this machine."""
+    mine = node.link == "local" and task.run and task.role != "foreign" and task.started
+    return f"task:{task.pid}.{task.started}" if mine else ""
+
+
 def short_list(node: Node, look: Canvas, key: KeyOf, most: int, note: str = "") -> list[Line]:
     """Return the section of a node's page: sums, and so many processes that use most."""
     if not node.tasks:
@@ -244,3 +242,30 @@ def ranks_of(node: Node | None, run: str, known: Mapping[int, int | None]) -> in
     """Return how many processes of a run train; `known` are those that its verdict tells of."""
     mains = {task.pid for task in (node.tasks if node else ()) if task.run == run and task.role == "main"}
     return len(mains) or len(known)
+
+
+def _draw(scene: Scene) -> ProcessesPage:
+    assert scene.node is not None  # noqa: S101 - `of` says so
+    return ProcessesPage(scene.node, scene.listing, scene.look, task_key if scene.signals else process_key)
+
+
+PAGE = PageKind(
+    _draw,
+    of="node",
+    keys=(("/", "filter", "filter"), ("v", "tree", "letter('v')"), ("iudbxcmarn", "sort", "keys")),
+    help=(
+        ("processes", ""),
+        (
+            "i u d b x c m a r n",
+            "sort by pid, user, device, busy, device memory, CPU, memory, age, run, command; again: reverse",
+        ),
+        ("v", "as a tree, below their parents"),
+        ("/", "only processes with these words in user, command, run, role or pid"),
+        ("Enter", "the run that it belongs to"),
+    ),
+    below="node",
+    letter="p",
+    says="processes",
+    filtered=True,
+    place=2,
+)

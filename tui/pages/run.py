@@ -12,9 +12,10 @@ from gputune.feeds.rows import Present, RunRow
 from gputune.tui import words
 from gputune.tui.drawing import bar, stretches
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, line, paragraph, titled
-from gputune.tui.pages.history import history_lines
+from gputune.tui.pages._history import history_lines
+from gputune.tui.pages._tuned import tuned_lines
 from gputune.tui.pages.share import share_lines
-from gputune.tui.pages.tuned import tuned_lines
+from gputune.tui.views import TIME, PageKind, Scene
 from gputune.verdict.document import FindingRow, LedgerRow, LoaderRow, ProcessRow, Verdict
 
 SEVERITIES = {"high": "bad", "medium": "warn", "low": ""}
@@ -297,3 +298,23 @@ def next_commands(run: RunRow) -> list[str]:
     if best is not None:
         found.append(f"gputune explain {shlex.quote(clean(best.id, 60))}")
     return found
+
+
+def _draw(scene: Scene) -> Lines:
+    assert scene.run is not None  # noqa: S101 - `of` says so
+    return run_page(scene.run, scene.look, cursor=scene.cursor, window=scene.window)
+
+
+PAGE = PageKind(
+    _draw,
+    of="run",
+    keys=(TIME, ("w", "window", "letter('w')")),
+    help=(
+        ("run", ""),
+        ("left, right", "look back and forth in time; with Shift ten times as far"),
+        ("0", "the present again"),
+        ("w", "of the whole run, or of its last minute"),
+    ),
+    timed=True,
+    place=4,
+)

@@ -7,7 +7,9 @@ from gputune.feeds.rows import RunRow, ShareRow
 from gputune.tui import words
 from gputune.tui.drawing import bar
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, Span, fit, line, paragraph, titled
-from gputune.tui.pages.history import history_lines
+from gputune.tui.pages._history import history_lines
+from gputune.tui.pages.processes import task_key
+from gputune.tui.views import TIME, PageKind, Scene
 
 FIXED = 63  # cells of a row beside its log
 STATES = {"running": "good", "trial": "good", "waiting": "dim", "paused": "warn", "unknown": "warn"}
@@ -89,3 +91,19 @@ def _state(row: ShareRow) -> tuple[str, str]:
     if row.exit_code < 0:
         return words.ending(row.exit_code), "bad"
     return f"ended {row.exit_code}", "bad" if row.exit_code else "dim"
+
+
+def _draw(scene: Scene) -> Lines:
+    assert scene.run is not None  # noqa: S101 - `of` says so
+    return share_page(scene.run, scene.look, cursor=scene.cursor, key=_opens(scene))
+
+
+def _opens(scene: Scene) -> KeyOf:
+    """Return what Enter opens on a process of a shared device."""
+    if not scene.signals or scene.node is None:
+        return no_key
+    keys = {task.pid: task_key(scene.node, task) for task in scene.node.tasks}
+    return lambda row: keys.get(row.pid or 0, "")
+
+
+PAGE = PageKind(_draw, of="run", keys=(TIME,), timed=True, place=5)

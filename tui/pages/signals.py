@@ -3,7 +3,8 @@
 from gputune.feeds.rows import Node, RunRow, TaskRow
 from gputune.tui import words
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, fit, line, paragraph, titled
-from gputune.tui.pages.processes import NAMES
+from gputune.tui.pages.processes import NAMES, task_key
+from gputune.tui.views import PageKind, Scene, gone
 
 SIGNALS = (
     ("TERM", "asks it to end; most trainings end at once, without a checkpoint"),
@@ -12,12 +13,6 @@ SIGNALS = (
     ("CONT", "lets it go on after STOP"),
 )
 MAIN = "this process trains: whoever waits for it (other ranks, a launcher) is held up or fails as well"
-
-
-def task_key(node: Node, task: TaskRow) -> str:
-    """Return what Enter opens on a process's line: empty unless it belongs to a run that is watched on this machine."""
-    mine = node.link == "local" and task.run and task.role != "foreign" and task.started
-    return f"task:{task.pid}.{task.started}" if mine else ""
 
 
 def task_of(node: Node, named: str) -> TaskRow | None:
@@ -49,3 +44,20 @@ def _signal(name: str, says: str, look: Canvas) -> Line:
 def question(task: TaskRow, name: str) -> str:
     """Return what is asked before anything is sent."""
     return f"send SIG{name} to {task.pid} ({task.name})?  y sends it, any other key does not"
+
+
+def _draw(scene: Scene) -> Lines:
+    task = task_of(scene.node, scene.view.detail) if scene.node is not None else None
+    if task is None:
+        return gone("process", scene.view.detail.partition(".")[0])
+    return signals_page(task, scene.store.runs.get(task.run), scene.look)
+
+
+PAGE = PageKind(
+    _draw,
+    help=(
+        ("node, share, processes", ""),
+        ("Enter on a process", "signals to it: of a run on this machine, and with --allow-signals only"),
+    ),
+    place=3,
+)
