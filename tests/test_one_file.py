@@ -147,7 +147,7 @@ def laid(package: Path, source: Path, added: dict[str, str]) -> None:
 
 @pytest.fixture
 def added(tmp_path: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """Return a function that runs gputune, or a script, of a tree with six more files in it and nothing else changed."""
+    """Return a function that runs gputune, or a script, of a tree with six more files in it and nothing else new."""
     package = tmp_path / "tree" / "gputune"
     package.parent.mkdir()
     laid(package, ROOT, ADDED)
