@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 # The words of the ledger, in the order in which a run meets them. The order of this tuple is shown nowhere.
+ENVIRONMENT_SPAN, POLICY_SPAN = "environment", "policy"  # what a training does that is to be learnt from
 SPANS = (
     "startup",
     "loader.start",
@@ -20,8 +21,8 @@ SPANS = (
     "reporting",
     "cleanup",
     "evaluation",
-    "environment",
-    "policy",
+    ENVIRONMENT_SPAN,
+    POLICY_SPAN,
     "collective",
     "queue.wait",
     "between",

@@ -2,13 +2,12 @@
 
 from collections import deque
 
-from gputune.core.events import RUNNERS, Record
+from gputune.core.events import ENVIRONMENT_SPAN, POLICY_SPAN, RUNNERS, Record
 from gputune.core.units import NS
 from gputune.features import Acting
 from gputune.gathering.ledger import Ledger
 
-ENVIRONMENT, POLICY = "environment", "policy"
-MOST = 4096  # ends of steps and passes kept: one rollout is learnt from in fewer
+LEARNT_KEPT = 4096  # ends of steps and passes kept: one rollout is learnt from in fewer
 
 
 class Acted:
@@ -18,8 +17,8 @@ class Acted:
     """
 
     def __init__(self) -> None:
-        self._learnt = deque[int](maxlen=MOST)  # when something was learnt: ends of steps and of passes (ns)
-        self._passes = deque[int](maxlen=MOST)  # when passes began
+        self._learnt = deque[int](maxlen=LEARNT_KEPT)  # when something was learnt: ends of steps and of passes (ns)
+        self._passes = deque[int](maxlen=LEARNT_KEPT)  # when passes began
         self._last = 0  # end of the last stretch
         self._waits = 0  # the same, while no pass has come after it
         self._calls = self._stepped = self._settled = 0
@@ -41,7 +40,7 @@ class Acted:
     def take(self, record: Record, ledger: Ledger) -> None:
         """Take a stretch of steps. What comes before it, since something was learnt, is the policy's as well."""
         since = next((t for t in reversed(self._learnt) if t <= record.t0), record.t0)
-        ledger.parted(POLICY, max(since, self._last), record.t1, {ENVIRONMENT: record.a})
+        ledger.parted(POLICY_SPAN, max(since, self._last), record.t1, {ENVIRONMENT_SPAN: record.a})
         passes = [t for t in self._passes if t >= record.t1]
         self._settled += passes[0] - record.t1 if passes else 0
         self._waits = 0 if passes else record.t1

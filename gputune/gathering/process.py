@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gputune.core.events import SPAN_NAMES, STOPPING, BatchCode, DelayCode, Kind, Record, SegmentCode, SpanCode
+from gputune.core.events import (
+    ENVIRONMENT_SPAN,
+    SPAN_NAMES,
+    STOPPING,
+    BatchCode,
+    DelayCode,
+    Kind,
+    Record,
+    SegmentCode,
+    SpanCode,
+)
 from gputune.core.figures import half_wilson
 from gputune.core.sample import Guest, Json, Open
 from gputune.core.units import NS
@@ -938,7 +948,7 @@ class TrainingProcess:
         if opened.t0 and opened.kind == Kind.BATCH and opened.t0 >= self._loop_end:
             ledger.span("loader.wait", opened.t0, end)
         elif opened.t0 and opened.kind == ENVIRONMENT:
-            ledger.span("environment", opened.t0, end)
+            ledger.span(ENVIRONMENT_SPAN, opened.t0, end)
         elif opened.t0 and opened.kind == Kind.SPAN and opened.code in SPAN_NAMES:
             ledger.span(SPAN_NAMES[opened.code], opened.t0, end)
         if opened.since:

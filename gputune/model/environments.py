@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gputune.core.events import ENVIRONMENT_SPAN, POLICY_SPAN
 from gputune.core.figures import TINY
 from gputune.core.finding import Speedup
 from gputune.features import Acting, Features, Process
@@ -41,7 +42,7 @@ class Loop:
 
 def loop_of(process: Process, acting: Acting) -> Loop:
     """Return the loop of a process that acts."""
-    spent = (process.in_loop.get(name, 0.0) for name in ("environment", "policy"))
+    spent = (process.in_loop.get(name, 0.0) for name in (ENVIRONMENT_SPAN, POLICY_SPAN))
     stepping, policy = (seconds / max(TINY, process.loop) for seconds in spent)
     each = acting.step / acting.environments / max(TINY, stepping)
     learning = each * max(0.0, 1 - stepping - policy)

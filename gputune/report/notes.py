@@ -1,5 +1,6 @@
 """What else is to be said of a run: how it ended if that needs words, what was not seen, and what it cost."""
 
+from gputune.core.events import ENVIRONMENT_SPAN
 from gputune.core.figures import duration
 from gputune.core.hygiene import SENTENCE, clean
 from gputune.report import ending, exhausted, troubled, unmeasured
@@ -40,7 +41,7 @@ def _stood(verdict: Verdict) -> str:
     rank = f" of rank {longest.rank}" if longest.rank is not None else ""
     more = f", and so did {len(rows) - 1} more" if len(rows) > 1 else ""
     still = f"the loop{rank} stood still for the last {duration(longest.stood_s)} until it was ended{more}"
-    if any(row.span == "environment" for row in verdict.ledger):
+    if any(row.span == ENVIRONMENT_SPAN for row in verdict.ledger):
         return f"{still}: a step of an environment did not return (`environment` in the ledger)"
     return f"{still}: no batch was asked for, and no step came to its end (`step` in the ledger)"
 

@@ -8,7 +8,7 @@ hides (it computes meanwhile in any case) nobody can claim.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gputune.core.events import AROUND_LOOP
+from gputune.core.events import AROUND_LOOP, ENVIRONMENT_SPAN, POLICY_SPAN
 from gputune.core.finding import AROUND, Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
 from gputune.model import rank_team
@@ -67,7 +67,7 @@ HOST = Rivals(
     ),
     ("step", "copy.h2d", "launch.wait", "sync"),
 )
-ROLLOUTS = Rivals(("slow-rollouts",), ("environment", "policy", "step"))
+ROLLOUTS = Rivals(("slow-rollouts",), (ENVIRONMENT_SPAN, POLICY_SPAN, "step"))
 DEVICE = Rivals(
     ("device-throttled", "shared-device", "no-mixed-precision", "slow-link"),
     ("launch.wait", "step", "sync", "copy.h2d"),

@@ -25,7 +25,7 @@ here = ring.here
 get_ident = spans.get_ident
 
 INNER = 64  # calls from inside another environment after which a class may be let go
-MOST = 0xFFFF  # processes that a record has room for
+MOST_PROCESSES = 0xFFFF  # processes that a record has room for
 LIBRARIES = frozenset(["gymnasium", "gym", "stable_baselines3"])  # whose classes are pickled by name
 
 _inside = False  # the training thread is in a step
@@ -78,7 +78,7 @@ class _Rollout:
         here.flush()
         many, processes = self.layout
         return (
-            *(ENVIRONMENT, min(processes, MOST), self.t0, self.t1, self.took, self.calls, self.between),
+            *(ENVIRONMENT, min(processes, MOST_PROCESSES), self.t0, self.t1, self.took, self.calls, self.between),
             *(self.site, many),
         )
 

@@ -12,7 +12,7 @@ from gputune_guest.words import ENVIRONMENT, RUNNERS
 now = ring.now
 here = ring.here
 NS = 1e9
-MOST = RUNNERS - 1  # runners that a record has room for
+MOST_RUNNERS = RUNNERS - 1  # runners that a record has room for
 POLICY = ("rlmodule_inference_timer", "env_to_module_connector", "module_to_env_connector")
 
 
@@ -36,7 +36,7 @@ def _ended(begun, result, _error):
     took = min(int(waited * NS), now() - t0)
     environment = int(took * stepping / (stepping + policy)) if stepping else took
     ring.record(
-        *(ENVIRONMENT, min(runners, MOST) | RUNNERS, t0, t0 + took, environment, max(1, round(steps))),
+        *(ENVIRONMENT, min(runners, MOST_RUNNERS) | RUNNERS, t0, t0 + took, environment, max(1, round(steps))),
         *(took - environment, spans.site(sys._getframe(), "step"), runners * each),
     )
 
