@@ -20,7 +20,6 @@ METRICS = (READ, WRITTEN, BUSY, QUEUE, REQUEST)
 
 SECTOR = 512  # B; the unit of these counters, whatever the disk's own is
 MS = 1_000_000  # ns
-SHORT = 0.05  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
 
 
 def attach(target: Target) -> Ticks:
@@ -86,7 +85,7 @@ class _Disk:
         before = self._before
         if before is None:
             self._before = counts
-        elif t - before.t >= SHORT * NS:
+        elif t - before.t >= 0.05 * NS:  # s; the kernel counts busy time in its own ticks of 1 to 10 ms
             self._before = counts
             readings += _since(before, counts, self.name)
         return readings

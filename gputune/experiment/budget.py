@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 
 from gputune.core.figures import duration
 
-LEAST_S = 5.0  # s that a start is believed to take before one was seen
-
 
 @dataclass(slots=True)
 class Budget:
@@ -15,7 +13,7 @@ class Budget:
     total: float | None = None
     spent: float = 0.0
     _began: float = field(default_factory=time.monotonic)
-    _startup: float = LEAST_S
+    _startup: float = 5.0  # s that a start is believed to take before one was seen
 
     @property
     def seconds(self) -> float:

@@ -16,7 +16,6 @@ from gputune.verdict.advised import ROOM, documentation
 from gputune.verdict.document import FindingRow, ProcessRow, Verdict
 
 MOST = 32  # rows of a kind: no run has more findings, and the document has all the others
-WIDE = 10_000  # columns: a page wraps by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdi
         "notes": [*([tuned(verdict)] if tuned(verdict) else []), *notes.notes(verdict), *notes.own_part(verdict)],
         "commands": following.commands(verdict, typed, again=True),
         "next": attached.NEXT if verdict.attached is not None and not verdict.findings else "",
-        "ranks": [line.strip() for line in rank_rows(verdict.processes, WIDE)],
+        "ranks": [line.strip() for line in rank_rows(verdict.processes, 10_000)],  # columns: a page wraps by itself
         "processes": shown(verdict.processes),
         "about": about.rows(story),
     }

@@ -19,7 +19,6 @@ from gputune.recording import lean
 lean()
 sys.stdout.buffer.write(page(Path(sys.argv[1]), sys.argv[1], None))
 """
-PATIENCE = 60.0  # s; the page of a day's run takes two
 FRAME = (
     '<iframe srcdoc="{page}" sandbox="allow-scripts" title="gputune" width="100%" height="{height}" '
     'style="border:0"></iframe>'
@@ -43,7 +42,7 @@ def _page(folder: Path) -> str:
             [*own_python(CODE, theirs=True), str(folder)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=60.0,  # s; the page of a day's run takes two
             start_new_session=True,  # a Ctrl-C of the terminal is not for it
             check=False,
         )

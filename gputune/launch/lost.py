@@ -12,7 +12,6 @@ from gputune.core.errors import TOO_LOW
 from gputune.launch.descriptors import say
 from gputune.launch.link import Ended
 
-PATIENCE = 5.0  # s for the writing of one document
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-=,:@%")
 
 # Writes what is known into the file of `--json`: the run, how the command ended, and why there is no more.
@@ -73,7 +72,7 @@ def _apart(write: "Callable[[], None]") -> None:
             write()
         finally:
             os._exit(0)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + 5.0  # s for the writing of one document
     while time.monotonic() < deadline:
         if os.waitpid(pid, os.WNOHANG)[0]:
             return

@@ -25,7 +25,6 @@ NEWS_LATE_S = 5.0  # s without news after which what is known of a node is no lo
 SOON, LONGEST = 0.25, 2.0  # s from a failure to the next try, twice as long each time: a node is back within 5 s
 MOST_NODES = 1024  # that one agent may speak for, being a relay
 MOST_RUNS = 4096
-PIECE = 0.05  # s between two answers of an agent whose news do not go into one
 UPDATES = msgspec.json.Decoder(Update)  # made here, by one thread: see the end of wire/messages.py
 
 
@@ -83,7 +82,8 @@ class Round:
             self.link, self.why, self._pause = "up", "", SOON
             self._heard, self._seen = time.monotonic(), time.time()
             self.clock = (self._far.offset, self._far.uncertain)
-            self.due = max(began + (PIECE if self._more else self._beat), time.monotonic())
+            # 0.05 s between two answers of an agent whose news do not go into one
+            self.due = max(began + (0.05 if self._more else self._beat), time.monotonic())
 
     def _look_back(self) -> None:
         """Read on in what the agent keeps of its machine, while somebody looks at it. Raises AgentFailed."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # imported by `_load`, once the library is known to be there
 SLOT = 64  # bytes of shared memory: when the call began (0: none is under way), and which one it is
 BEAT_S = 0.2  # s; the finest that fields are due in: utilisation is new every 1/6 s at best
 LATER = 0.5  # s; the same for a child that is no longer young: a mean over minutes needs no more
-YOUNG = 10.0  # s
 LOST_RETRY = 10.0  # s until a failed field or device is tried again, doubled each time
 SLOWEST_RETRY = 300.0  # s
 DEAF = 2.0  # s without any answer but Unknown Error, after which NVML is initialised again
@@ -118,7 +117,7 @@ class Reader:
         self._answered = time.monotonic()
         self._deaf = False  # something failed as everything does when NVML is gone
         self._reborn = 0
-        self._young_until = time.monotonic() + YOUNG
+        self._young_until = time.monotonic() + 10.0  # s
         self._gone: set[int] = set()
         self.chosen: set[int] | None = None
         self._often: frozenset[str] = frozenset()  # names of fields that are due on every beat

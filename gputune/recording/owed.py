@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from gputune.core.events import Event, Kind
 from gputune.core.sample import Guest, Note, Reading
 
-MOST = 4096  # readings that are kept: a gap of days, or a bug of ours, must not fill the memory
 TELLING = frozenset({Kind.ITERATOR, Kind.MEMBER})  # records that others are understood by
 
 
@@ -26,7 +25,8 @@ class Owed:
         for reading in readings:
             if isinstance(reading, Event) and reading.record.kind not in TELLING:
                 self._lost[reading.process] += 1
-            elif isinstance(reading, Event | Guest | Note) and len(self._facts) < MOST:
+            # 4096 readings that are kept: a gap of days, or a bug of ours, must not fill the memory
+            elif isinstance(reading, Event | Guest | Note) and len(self._facts) < 4096:
                 self._facts.append(reading)
 
     def paid(self) -> list[Reading]:

@@ -16,7 +16,6 @@ from gputune.core.sample import Metric, Reading
 ROWS = pa.schema([("t", pa.int64()), ("column", pa.list_(pa.uint16())), ("value", pa.list_(pa.float64()))])
 ALIGNED = 8  # B; each buffer of a message is filled up to a multiple of it
 VALUE = 8  # B of a value
-HEADS = 64  # kept; a recorder at its beat needs a handful
 
 
 def packed(values: Sequence[float]) -> bytes:
@@ -89,7 +88,7 @@ class Heads:
             head = message[: len(message) - len(body)]
             if head + body != message:  # a pyarrow that lays buffers out in another way
                 return message
-            if len(self._known) >= HEADS:
+            if len(self._known) >= 64:  # kept; a recorder at its beat needs a handful
                 self._known.clear()
             self._known[kind] = head
         return head + body

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -16,9 +15,7 @@ from gputune.runs.size import taken
 from gputune.runs.whereabouts import live_runs
 from gputune.verdict.document import Verdict
 
-SCHEMA_VERSION: Final = 1
 UNREADABLE = "unreadable"  # of a newer version, damaged, or somebody else's: `why` says it
-LONGEST = 80  # characters of a name
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +46,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """The document."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 1
     runs: list[Row]
 
 
@@ -64,7 +61,7 @@ def row(folder: Path, live: Iterable[Path] = ()) -> Row:
     """Return the row of one run; `live` are those whose recorders are known to be at work."""
     size = taken(folder)
     blank = Row(
-        name=clean(folder.resolve().name, LONGEST),
+        name=clean(folder.resolve().name, 80),  # characters of a name
         folder=as_text(str(folder)),
         state=UNREADABLE,
         label=label(folder),

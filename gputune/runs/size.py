@@ -7,8 +7,6 @@ from pathlib import Path
 
 from gputune.runs.labels import FILE as LABEL
 
-BLOCK = 512  # B: what st_blocks counts, whatever the file system's own blocks are
-
 
 @dataclass(slots=True)
 class SpaceTaken:
@@ -21,7 +19,7 @@ class SpaceTaken:
 
     def add(self, about: os.stat_result, name: str = "") -> None:
         """Count one file or folder. A label and the folder that it comes into say nothing of the run's age."""
-        self.bytes += about.st_blocks * BLOCK
+        self.bytes += about.st_blocks * 512  # B: what st_blocks counts, whatever the file system's own blocks are
         self.foreign += about.st_uid != os.geteuid()
         if stat.S_ISDIR(about.st_mode):  # of a file, file systems that lie over others tell the one that it is on
             self.device = about.st_dev if self.device is None else self.device

@@ -27,7 +27,6 @@ KINDS = {
     "opened": "it opened for writing",
 }
 SHOWN = 3  # names of a kind
-TAIL = 1 << 20  # B of the end of such a file
 LOG_END_B = 8192  # B of the end of a log
 LINES = 5  # of a log that may tell why the script failed
 BY = "what the script writes in its trials through Python, torch's savers and profiler, safetensors and TensorBoard"
@@ -88,7 +87,7 @@ def _escapes(folder: Path) -> dict[str, list[str]]:
     """Return what escaped the sandbox: kind to names, each once."""
     found: dict[str, list[str]] = {}
     for file in sorted(folder.glob(f"*{ESCAPES}")):
-        for line in tail(file, TAIL).splitlines():
+        for line in tail(file, 1 << 20).splitlines():  # B of the end of such a file
             kind, name = _entry(line)
             names = found.setdefault(kind, [])
             if name not in names:

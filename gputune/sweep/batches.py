@@ -27,7 +27,6 @@ KNEE = (
     0.05  # relative: twice the batch has to buy more than this, and the smallest size this close to the best is taken
 )
 MOST_TIMES = 64  # times the script's own size: beyond it nobody would train so
-LEAST_BATCHES = 4  # in an epoch: with fewer, the size of the data set decides and not the device
 TIMED, LEAST_S = 25, 3.0  # batches, and s, that a size is looked at
 
 Tell = Callable[[str], None]
@@ -151,7 +150,8 @@ class Sizes:
     def _growing(self, own: int) -> Iterator[int]:
         """Yield sizes from the script's own on, doubled as long as that pays by what is known."""
         samples = self._samples
-        most = own * MOST_TIMES if samples is None else min(own * MOST_TIMES, samples // LEAST_BATCHES)
+        # 4 in an epoch: with fewer, the size of the data set decides and not the device
+        most = own * MOST_TIMES if samples is None else min(own * MOST_TIMES, samples // 4)
         number = own
         while number <= max(own, most):
             yield number

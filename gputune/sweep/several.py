@@ -26,7 +26,6 @@ from gputune.sweep.sweeping import SweepOptions, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table
 
 SIDE_BY_SIDE = 64  # side by side: each has a thread that waits
-LOOK_S = 0.5  # s between looks whether somebody has pressed Ctrl-C
 UNMEASURED = "it was ended before anything was measured"
 ALL = "sweeps"  # what the folder of several is called after
 
@@ -130,7 +129,7 @@ class Several:
         pool = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self.jobs)), thread_name_prefix="gputune-sweep")
         waiting: list[Future[Done]] = [pool.submit(self._done, job, folder) for job in self.jobs]
         try:
-            while wait_for(waiting, timeout=LOOK_S).not_done:
+            while wait_for(waiting, timeout=0.5).not_done:  # s between looks whether somebody has pressed Ctrl-C
                 pass
         except KeyboardInterrupt:
             self.stopped = True

@@ -13,8 +13,6 @@ from gputune.features import Features
 from gputune.tuning.draws import Draws
 from gputune.tuning.room import Headroom
 
-LOOK_S = 1.0  # s between looks while nothing is read
-
 
 class Over(Exception):  # noqa: N818 - named for what happened
     """The training has ended."""
@@ -54,7 +52,7 @@ class Training:
         """Wait for what is read next, a second at most, and take all that is there. Raises Over."""
         if self._over:
             raise Over
-        wait = LOOK_S
+        wait = 1.0  # s between looks while nothing is read
         while True:
             try:
                 readings = self._came.get(timeout=wait) if wait else self._came.get_nowait()

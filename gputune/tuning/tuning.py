@@ -17,7 +17,6 @@ from gputune.tuning.training import Over, Training
 from gputune.tuning.tuner import Tuner
 from gputune.verdict.document import Tuned
 
-PATIENCE = 5.0  # s for the thread to take notice of the end: it only waits, or replays a loop
 RESUMED = "gputune's recorder was killed, and the one after it does not know what was being tried"
 
 
@@ -50,7 +49,7 @@ class Tuning:
         """Say that the training has ended, and wait until that was heard."""
         self._training.end()
         if self._thread.ident is not None:
-            self._thread.join(PATIENCE)
+            self._thread.join(5.0)  # s for the thread to take notice of the end: it only waits, or replays a loop
 
     @property
     def document(self) -> Tuned:

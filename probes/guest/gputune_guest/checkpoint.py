@@ -13,7 +13,6 @@ from gputune_guest.words import CHECKPOINT
 
 FILES = (io.BufferedWriter, io.BytesIO, io.BufferedRandom)
 PATHS = (str, bytes, os.PathLike)
-LEAST = 100_000  # ns; arrays and objects may be saved by the thousand
 
 
 def _of_file(position, name):
@@ -48,7 +47,8 @@ def _to_disk(position):
 
 def _file(code_of, name, position):
     size = _of_file(position, "file")
-    return spans.timed(CHECKPOINT, code_of + name, LEAST, wanted=_to_disk(position), size=size)
+    # 100_000 ns; arrays and objects may be saved by the thousand
+    return spans.timed(CHECKPOINT, code_of + name, 100_000, wanted=_to_disk(position), size=size)
 
 
 def _torch(module):

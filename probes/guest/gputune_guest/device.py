@@ -27,7 +27,6 @@ LATELY = 8  # timed steps over which it is known what one costs
 MOST_PENDING = 256  # steps that have not passed: a host that runs further ahead is not timed
 TOO_MANY = 3  # errors of the device's clock after which it is left alone
 NOTE = "device"  # what is said of a process whose device tells the time
-FAR = 0xFFFFFFFF  # us, that a record has room for
 
 _hold = wrapping.holder()
 
@@ -278,7 +277,7 @@ class Clock:
     def _tell(self, step):
         low, end = self.low, step.end
         late = max(0, end.at + low - end.t)
-        lag = min(FAR, 1 + late // 1000)
+        lag = min(0xFFFFFFFF, 1 + late // 1000)  # us, that a record has room for
         if not step.held and not step.divided:
             self.level = self.level + 1 if late <= joins.SHORT else 0
         idle, work = step.following.at - end.at, end.at - step.start.at

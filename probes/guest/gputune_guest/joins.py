@@ -11,7 +11,6 @@ from gputune_guest import ring, spans
 
 now = ring.now
 here = ring.here
-MOST = 16  # joins of a step; of one with more the segments are not known
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
 
 
@@ -262,7 +261,8 @@ class Meeting:
 
     def _join(self, step, join):
         # 31 joins of one that is divided: a bit of a record's field for each segment
-        if len(step.joins) < (31 if step.divided else MOST):
+        # 16 joins of a step; of one with more the segments are not known
+        if len(step.joins) < (31 if step.divided else 16):
             step.joins.append(join)
             self.clock.hold.begins(self.clock, step)
         else:

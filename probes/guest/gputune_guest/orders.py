@@ -18,7 +18,6 @@ DOES = ("serve", "replay", "end")
 SETTINGS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 FLAGS = ("pin_memory", "persistent_workers")
 LEAST = {"num_workers": 0}  # of the others: 1
-MOST = 64  # orders that are remembered, for those that come after them may be refused
 
 
 class Order:
@@ -90,7 +89,8 @@ class Orders:
         self.turn = 0
         self.once = None  # the last order to replay or to end
         self.last = None  # the last order of any kind
-        self._standing = deque(maxlen=MOST)  # orders to serve: the last one that means a loader, and was not refused
+        # 64 orders that are remembered, for those that come after them may be refused
+        self._standing = deque(maxlen=64)  # orders to serve: the last one that means a loader, and was not refused
 
     def look(self):
         """Take the order that is there, if it is a new one and whole."""

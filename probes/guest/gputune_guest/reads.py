@@ -28,7 +28,6 @@ get_ident = _thread.get_ident
 FIRST, EVERY = 5, 16  # batches 1 to 4 of each process that makes them, and each 16th; number 0 imports and warms up
 FEW = 2  # files of a sampled batch that are asked which device they lie on
 LARGE = 65536  # bytes; a file held open that is smaller is no data set
-TRIES = 9  # times that a copy of one small file is opened and read, once a process
 _WRITES = frozenset("wax+")
 _BUILT_IN = type(len)
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
@@ -329,7 +328,8 @@ def _timed(path, reader, original, args, kwargs):
     through = kind is not str and len(args) == 6 and not kwargs
     naming, opening, whole = [], [], []
     # 2_000_000 ns: where an opening takes longer they end, for the file is a while away
-    while len(naming) < TRIES and not (opening and opening[-1] > 2_000_000):
+    # 9 times that a copy of one small file is opened and read, once a process
+    while len(naming) < 9 and not (opening and opening[-1] > 2_000_000):
         t0 = now()
         kind(text)
         t1 = now()

@@ -26,7 +26,6 @@ NOTES_AT = 4096
 SIZES = {"main": (16384, 61440), "worker": (1024, 4096)}
 IS_WORKER, HAS_TORCH = 1, 2
 TOO_MANY = 100  # swallowed errors after which staying would be rude
-TOLD = 3  # errors that are told in words
 SHORT = 5_000  # ns; spans of calls that may come by the thousand are not worth a record below this
 
 _pack_long = struct.Struct("<q").pack_into
@@ -164,7 +163,7 @@ def failed(error):
     global _errors
     _errors += 1
     _put(80, _errors)
-    if _errors <= TOLD:
+    if _errors <= 3:  # errors that are told in words
         note(n="error", what="%s: %s" % (type(error).__name__, str(error)[:300]), where=_where(error))
     if _errors == TOO_MANY:
         step_back("%d errors, the last one %s: %s" % (_errors, type(error).__name__, error))
