@@ -17,7 +17,7 @@ FORWARD = 1 / 3  # of a forward and a backward pass
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RolloutLayout:
     """So many environments, in so many processes of their own at once (0: on the training thread), and its gain."""
 
     environments: int
@@ -49,7 +49,7 @@ def loop_of(process: Process, acting: Acting) -> Loop:
     return Loop(each * stepping, each * policy, learning, min(learning, acting.settling / acting.environments))
 
 
-def best_layout(run: Features, process: Process, acting: Acting) -> Layout:
+def best_layout(run: Features, process: Process, acting: Acting) -> RolloutLayout:
     """Return the smallest change that is about as good as the best; the present layout where none is better."""
     now = loop_of(process, acting)
     cpus = max(1.0, (run.machine.cpus - (run.machine.others or 0.0)) / run.machine.ranks)
@@ -63,7 +63,7 @@ def best_layout(run: Features, process: Process, acting: Acting) -> Layout:
     return next(x for x in found if x.gain.likely * GOOD_ENOUGH >= best)
 
 
-def _more_runners(now: Loop, acting: Acting, cpus: int) -> Layout:
+def _more_runners(now: Loop, acting: Acting, cpus: int) -> RolloutLayout:
     """Return a runner for each CPU: while the training waits for samples, its own is free.
 
     At the most the rollouts take as many times less; at the least half of what that spares is lost to what all share.
@@ -71,20 +71,20 @@ def _more_runners(now: Loop, acting: Acting, cpus: int) -> Layout:
     runners = max(acting.processes, cpus)
     spared = (now.stepping + now.policy) * (1 - acting.processes / runners)
     if not spared:
-        return Layout(acting.environments, runners, Speedup(low=1.0, likely=1.0, high=1.0))
+        return RolloutLayout(acting.environments, runners, Speedup(low=1.0, likely=1.0, high=1.0))
     least, most = (now.whole / (now.whole - part * spared) for part in (0.5, 1.0))
     low, high = interval(least, ERROR), interval(most, ERROR)
     gain = Speedup(low=low.low, likely=(least + most) / 2, high=high.high, steady=low.steady)
-    return Layout(acting.environments * runners // acting.processes, runners, gain)
+    return RolloutLayout(acting.environments * runners // acting.processes, runners, gain)
 
 
-def _layouts(now: Loop, acting: Acting, cpus: float) -> Iterator[Layout]:
+def _layouts(now: Loop, acting: Acting, cpus: float) -> Iterator[RolloutLayout]:
     """Yield what may be tried, the smallest change first: processes alone leave what is learnt as it is."""
     n = acting.environments
     counts = [n * times for times in TIMES] if n > 1 else [1, max(FEWEST, round(cpus))]
     for many in counts:
         for processes in {acting.processes and many, 0, many} if many > 1 else {acting.processes}:
-            yield Layout(many, processes, _gain(now, acting, many, processes, cpus))
+            yield RolloutLayout(many, processes, _gain(now, acting, many, processes, cpus))
 
 
 def _gain(now: Loop, acting: Acting, many: int, processes: int, cpus: float) -> Speedup:

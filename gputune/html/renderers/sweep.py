@@ -13,21 +13,21 @@ from gputune.sweep import result
 from gputune.sweep.result import Sweep
 
 
-class Sweeps(NamedTuple):
-    """Sweeps by their names. `own`: the one that is the folder's own, and no script's of several."""
+class SweptFolder(NamedTuple):
+    """SweptFolder by their names. `own`: the one that is the folder's own, and no script's of several."""
 
     named: Mapping[str, Sweep]
     own: Sweep | None = None
 
 
-def read(folder: Path) -> Sweeps | None:
+def read(folder: Path) -> SweptFolder | None:
     """Return the sweeps in a folder: its own, or those of several scripts; None where there are none."""
     own = _sweep(folder)
     if own is not None:
-        return Sweeps({folder.name: own}, own)
+        return SweptFolder({folder.name: own}, own)
     below = {each.name: _sweep(each) for each in sorted(_folders(folder))[:MOST]}
     named = {name: found for name, found in below.items() if found is not None}
-    return Sweeps(named) if named else None
+    return SweptFolder(named) if named else None
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -44,17 +44,17 @@ def _sweep(folder: Path) -> Sweep | None:
         return None
 
 
-def words(found: Sweeps) -> str:
+def words(found: SweptFolder) -> str:
     """Return what each came to."""
     return "\n\n".join(result.words(sweep, name) for name, sweep in found.named.items())
 
 
-def document(found: Sweeps) -> bytes:
+def document(found: SweptFolder) -> bytes:
     """Return the document of the folder's own sweep, or of all by the names of their scripts."""
     return msgspec.json.encode(found.named) + b"\n" if found.own is None else result.to_json(found.own)
 
 
-def page(folder: Path, found: Sweeps) -> bytes:
+def page(folder: Path, found: SweptFolder) -> bytes:
     """Return the page of all of them."""
     context = {
         "title": folder.name,
