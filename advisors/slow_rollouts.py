@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from gputune.core.figures import cpus_of
 from gputune.core.finding import Finding
 from gputune.features import Acting, Features, Process
-from gputune.model.environments import Layout, Loop, best_layout, loop_of
+from gputune.model.environments import Loop, RolloutLayout, best_layout, loop_of
 from gputune.model.minimum_samples import settled
 
 PROCESSES = ("env_processes", "num_env_runners")  # what is changed: RLlib's have a name of their own
@@ -42,7 +42,7 @@ def advise(run: Features) -> Iterator[Finding]:
             yield _finding(run, process, acting, found)
 
 
-def _finding(run: Features, process: Process, acting: Acting, found: Layout) -> Finding:
+def _finding(run: Features, process: Process, acting: Acting, found: RolloutLayout) -> Finding:
     now = loop_of(process, acting)
     more = found.environments != acting.environments
     return Finding(
@@ -95,7 +95,7 @@ def _where(run: Features, acting: Acting) -> str:
     return f"on {cpus}" if run.machine.cpus <= 1 else f"on one of {cpus}"
 
 
-def _do(acting: Acting, found: Layout) -> str:
+def _do(acting: Acting, found: RolloutLayout) -> str:
     if acting.runners:
         return (
             f"num_env_runners={found.processes}: they make their rollouts side by side, on CPUs that are free meanwhile"

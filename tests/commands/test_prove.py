@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -131,15 +131,13 @@ def test_a_watch_with_nothing_to_prove_leaves_as_its_command_did(tmp_path: Path)
         assert (done.returncode, says in done.stderr) == (status, True), done.stderr
 
 
-def test_a_signal_reaches_the_command_behind_the_one_that_waits_to_prove(tmp_path: Path) -> None:
+def test_a_signal_reaches_the_command_behind_the_one_that_waits_to_prove(
+    tmp_path: Path, eventually: Callable[..., None]
+) -> None:
     code = "import pathlib, time; pathlib.Path('up').touch(); time.sleep(600)"
     watch = [*GPUTUNE, "watch", "--prove=top", "--quiet", "--", sys.executable, "-c", code]
     process = subprocess.Popen(watch, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + PATIENCE
-    while not (tmp_path / "up").exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    eventually((tmp_path / "up").exists)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == -signal.SIGTERM
 

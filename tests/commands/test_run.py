@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,15 +85,13 @@ def test_what_cannot_be_is_one_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_a_signal_reaches_the_command_and_is_what_gputune_dies_of(script: Path) -> None:
+def test_a_signal_reaches_the_command_and_is_what_gputune_dies_of(
+    script: Path, eventually: Callable[..., None]
+) -> None:
     code = "import pathlib, time; pathlib.Path('up').touch(); time.sleep(600)"
     command = [sys.executable, "-m", "gputune", "run", "--", sys.executable, "-c", code]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GPUTUNE_")}
     process = subprocess.Popen(command, cwd=script, env=plain, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + PATIENCE
-    while not (script / "up").exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    eventually((script / "up").exists)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == -signal.SIGTERM

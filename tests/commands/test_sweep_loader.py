@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -132,7 +132,7 @@ def test_a_sweep_goes_on_where_it_was_killed(swept) -> None:
 
 
 @pytest.mark.slow
-def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path) -> None:
+def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path, eventually: Callable[..., None]) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     status, output, errors = interrupted(tmp_path)
     assert status in {130, -signal.SIGINT}, errors
@@ -140,10 +140,12 @@ def test_a_ctrl_c_prints_the_best_so_far(tmp_path: Path) -> None:
     assert (found["stopped"], found["written"]) == (True, "")
     assert found["best"] == found["baseline"]
     assert not (tmp_path / "gputune.toml").exists()
-    until = time.monotonic() + PATIENCE
-    while any(str(tmp_path) in _command(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    eventually(lambda: not _is_left(tmp_path))
+
+
+def _is_left(folder: Path) -> bool:
+    """Return whether a process still runs whose command names this folder."""
+    return any(str(folder) in _command(each) for each in Path("/proc").iterdir() if each.name.isdigit())
 
 
 def interrupted(folder: Path) -> "tuple[int, str, str]":
@@ -352,7 +354,9 @@ def test_a_script_that_ends_before_a_setting_is_measured_is_started_again(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path) -> None:
+def test_a_sweep_that_is_killed_leaves_nothing_behind_and_goes_on(
+    tmp_path: Path, eventually: Callable[..., None]
+) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [*GPUTUNE, "sweep-loader", "--python", sys.executable, "--json", str(tmp_path / "train.py")]
     with subprocess.Popen(
@@ -366,10 +370,7 @@ def test_a_sweep_that_is_killed_leaves_nothing_behind_and_goes_on(tmp_path: Path
             if trials == 2:  # the first one is in the journal
                 break
         process.kill()
-    until = time.monotonic() + PATIENCE
-    while any(str(tmp_path) in _command(folder) for folder in Path("/proc").iterdir() if folder.name.isdigit()):
-        assert time.monotonic() < until, "a training was left behind"
-        time.sleep(0.05)
+    eventually(lambda: not _is_left(tmp_path))
     again = sweep(tmp_path, "--json", "--resume", str(tmp_path / "train.py"))
     assert again.returncode == 0, again.stderr
     found = json.loads(again.stdout)

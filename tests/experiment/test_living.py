@@ -42,7 +42,7 @@ subprocess.run([sys.executable, "-c", score])
 """
 
 
-def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> None:
+def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path, eventually: Callable[..., None]) -> None:
     plan = StartPlan(command=(sys.executable, "-c", DEAF), cwd=str(tmp_path), folder=tmp_path, seconds=DEADLINE)
     live = LiveStart(plan, "start")
     try:
@@ -51,10 +51,7 @@ def test_a_rank_in_a_session_of_its_own_does_not_outlive_it(tmp_path: Path) -> N
         pid = int(live.log.read_text().split()[0])
     finally:
         live.end()
-    until = time.monotonic() + DEADLINE
-    while (state := _state(pid)) not in "ZX" and time.monotonic() < until:
-        time.sleep(0.01)
-    assert state in "ZX"
+    eventually(lambda: _state(pid) in "ZX")
 
 
 def test_where_memory_is_over_a_trial_and_what_it_has_started_go_first(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,20 +38,12 @@ def row(pid: int, **changes: object) -> TaskRow:
     return TaskRow(**{**facts, "started": stat(pid).started, **changes})  # type: ignore[arg-type] # a test's own
 
 
-def until(pid: int, states: bytes) -> None:
-    """Wait until a process is in one of these states."""
-    end = time.monotonic() + PATIENCE
-    while stat(pid).state not in (states[k : k + 1] for k in range(len(states))):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_each_signal_does_what_it_is_for(child: "subprocess.Popen[bytes]") -> None:
+def test_each_signal_does_what_it_is_for(child: "subprocess.Popen[bytes]", eventually: Callable[..., None]) -> None:
     task = row(child.pid)
     assert signalling.send(task, "STOP") == f"SIGSTOP was sent to {child.pid} (python)"
-    until(child.pid, b"T")
+    eventually(lambda: stat(child.pid).state in b"T")
     assert "SIGCONT was sent" in signalling.send(task, "CONT")
-    until(child.pid, b"SRD")
+    eventually(lambda: stat(child.pid).state in b"SRD")
     assert "SIGTERM was sent" in signalling.send(task, "TERM")
     assert child.wait(PATIENCE) == -signal.SIGTERM
 
@@ -84,10 +75,10 @@ def test_nobody_else_gets_one(child: "subprocess.Popen[bytes]", changes: dict[st
     assert child.poll() is None
 
 
-def test_who_has_ended_gets_none(child: "subprocess.Popen[bytes]") -> None:
+def test_who_has_ended_gets_none(child: "subprocess.Popen[bytes]", eventually: Callable[..., None]) -> None:
     task = row(child.pid)
     child.kill()
-    until(child.pid, b"Z")
+    eventually(lambda: stat(child.pid).state in b"Z")
     assert signalling.send(task, "TERM") == f"nothing was sent: {child.pid} has ended"
     child.wait()
     assert signalling.send(task, "TERM") == f"nothing was sent: {child.pid} has ended"

@@ -381,7 +381,7 @@ def test_cuda_visible_devices_names_the_devices_before_the_job_is_on_them(simgpu
         job.communicate(b"\n", timeout=PATIENCE)
 
 
-def test_reading_ends_with_the_recorder_even_in_a_hung_call(simgpu: Maker) -> None:
+def test_reading_ends_with_the_recorder_even_in_a_hung_call(simgpu: Maker, eventually: Callable[..., None]) -> None:
     cards = simgpu()
     reached = cards.fault("nvmlDeviceGetUtilizationRates", delay=-1)
     code = (
@@ -395,15 +395,10 @@ def test_reading_ends_with_the_recorder_even_in_a_hung_call(simgpu: Maker) -> No
     recorder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert recorder.stdout is not None
     reader = int(recorder.stdout.readline())
-    deadline = time.monotonic() + PATIENCE
-    while not cards.hits(reached):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: cards.hits(reached))
     recorder.kill()
     recorder.communicate(timeout=PATIENCE)
-    while _words_of(reader):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not _words_of(reader))
 
 
 def _words_of(pid: int) -> bytes:
