@@ -5,12 +5,13 @@ from pathlib import Path
 
 from gputune.core import opening, replacing
 from gputune.core.errors import BadUsage, GputuneError
+from gputune.core.units import US
 from gputune.exporters import ExportRequest
 from gputune.launch import job
 from gputune.recording import stretch
 from gputune.recording.about import NotARun
 from gputune.recording.folder import TABLES, Folder
-from gputune.recording.stretch import US, Stretch
+from gputune.recording.stretch import Stretch
 
 EVER = Stretch(0, 1 << 62)  # the last tick comes after a run's end
 

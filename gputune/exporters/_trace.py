@@ -13,11 +13,12 @@ from typing import NamedTuple
 from gputune.core.events import BatchCode, FetchCode
 from gputune.core.hygiene import clean
 from gputune.core.sample import Metric
+from gputune.core.units import US
 from gputune.exporters import _ties
 from gputune.exporters._tracks import MACHINE, Event, Tracks, counter, flow, lasting, moment
 from gputune.recording import stretch
 from gputune.recording.about import read
-from gputune.recording.stretch import US, Row, Stretch
+from gputune.recording.stretch import Row, Stretch
 
 TABLES = ("batches", "fetches", "spans", "steps", "gaps", "samples")
 TRAINING, APART_THREAD, PIPELINE = "training thread", "thread that takes batches", "tf.data"

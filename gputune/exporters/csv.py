@@ -16,6 +16,7 @@ from typing import IO
 from gputune.core import replacing
 from gputune.core.errors import BadUsage
 from gputune.core.sample import Metric
+from gputune.core.units import US
 from gputune.exporters import ExportRequest, Sent
 from gputune.exporters._columns import told
 from gputune.exporters._places import EVER, asked, empty, lasted, refused, seats
@@ -23,7 +24,7 @@ from gputune.launch.job import SEAT
 from gputune.recording import spreadsheet
 from gputune.recording.folder import TABLES
 from gputune.recording.spreadsheet import Open, SpreadsheetColumn
-from gputune.recording.stretch import US, Stretch
+from gputune.recording.stretch import Stretch
 
 TAKES = frozenset({"out", "stretch"})
 NEEDS: tuple[str, ...] = ()

@@ -13,13 +13,14 @@ import msgspec
 
 from gputune.core import opening, replacing
 from gputune.core.errors import BadUsage
+from gputune.core.units import US
 from gputune.exporters import ExportRequest, Sent
 from gputune.exporters._minute import MINUTE, WAIT, worst
 from gputune.exporters._places import EVER, asked, empty, keep, lasted, seats
 from gputune.exporters._trace import Seat
 from gputune.exporters._tracks import Tracks
 from gputune.recording.folder import FINDINGS
-from gputune.recording.stretch import US, Stretch
+from gputune.recording.stretch import Stretch
 
 TAKES = frozenset({"out", "stretch"})
 NEEDS: tuple[str, ...] = ()

@@ -8,9 +8,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gputune.core.units import US
 from gputune.recording.encoding import declared
 from gputune.recording.overview import ColumnEnvelope
-from gputune.recording.points import US, Grid, PointRows, PointStats, between
+from gputune.recording.points import Grid, PointRows, PointStats, between
 
 GROWS = {"us": ("ratio", 1 / US), "s": ("ratio", 1.0), "J": ("W", 1.0)}  # counters' units to what they are a second
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from gputune.core.events import BatchCode
 from gputune.core.sample import Json
+from gputune.core.units import US
 from gputune.recording import asked, cells, keeping, tables
 from gputune.recording.about import offset
 from gputune.recording.asked import LASTING, NAMED, ColumnQuery
@@ -21,7 +22,6 @@ from gputune.recording.picking import RunSource, Segment
 from gputune.recording.points import Grid, PointRows, PointStats, times
 from gputune.recording.replaying import Lost, tried
 
-US = 1e6
 NOWHERE = Grid(0, 1, 0)
 FINEST = 100_000  # µs of a point: a tick of `--hz 10`
 

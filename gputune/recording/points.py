@@ -11,9 +11,10 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gputune.core.units import US
+
 HELD = 15_000_000  # µs between two readings that is no gap: the slowest beat of a probe is 10 s
 MISSED = 3  # beats of a column between two readings: more of them are a gap
-US = 1e6
 INFINITE = float("inf")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gputune.core.sample import Metric
+from gputune.core.units import US
 from gputune.recording import parquet, tables
 from gputune.recording.about import read
 from gputune.recording.asked import LASTS
@@ -24,7 +25,6 @@ from gputune.recording.keeping import declarations
 from gputune.recording.replaying import Segment, read_segment, tried
 
 Row: TypeAlias = dict[str, Any]  # a row of any table, by its columns
-US = 1_000_000  # µs in a second
 
 
 class Stretch(NamedTuple):
