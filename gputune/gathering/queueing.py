@@ -16,6 +16,7 @@ from typing import NamedTuple
 from gputune.core.events import Kind, Record
 from gputune.core.figures import mean
 
+ODD = 3.0  # times the median: a step with room that took longer did something else, as to save a model
 FIRST, LATEST = 64, 1024  # steps kept: the queue fills for the first time in the former
 USUAL = 0.9  # quantile of how far the device is behind that a queue may hold at the most: a few steps are odd
 FULL = 0.8  # of that: from here on it is full at a step's begin and at its end, below it there is room at both
@@ -69,8 +70,7 @@ class Queue:
         room = sorted(step.own for step in steps if max(step.before, step.after) < limit)
         if len(full) < LEAST_FULL or len(room) < LEAST_ROOM:
             return None
-        # 3.0 times the median: a step with room that took longer did something else, as to save a model
-        own = mean([each for each in room if each <= 3.0 * room[(len(room) - 1) // 2]])
+        own = mean([each for each in room if each <= ODD * room[(len(room) - 1) // 2]])
         if limit < HOLDS * own:
             return None
         # 1.2 times what steps with room take: steps at a full queue that take less may differ by chance

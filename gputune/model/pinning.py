@@ -13,6 +13,7 @@ from gputune.model.prediction import Outlook
 from gputune.model.remade import pinned_less
 from gputune.model.workload import device_time, device_work
 
+PINNED = 0.5  # of the bytes: a place that copies both kinds is called by what most of them are
 PICTURE = frozenset({1, 3, 4})  # channels
 SIDE = 8  # pixels, the least side of a picture
 NARROWER = {"torch.float64": 0.25, "torch.float32": 0.5, "torch.int64": 0.5}  # of its bytes: float16, int32
@@ -21,8 +22,7 @@ AS_BYTES = {"torch.float64": 0.125, "torch.float32": 0.25}  # likewise, of a pic
 
 def pageable(copies: Sequence[Copy]) -> list[Copy]:
     """Return those from pageable memory."""
-    # 0.5 of the bytes: a place that copies both kinds is called by what most of them are
-    return [copy for copy in copies if copy.pinned < 0.5 and copy.size]
+    return [copy for copy in copies if copy.pinned < PINNED and copy.size]
 
 
 def measured_rate(run: Features) -> float:

@@ -7,6 +7,7 @@ from gputune.core.finding import ERROR, MOST_TIMES, Speedup, interval
 from gputune.model.prediction import Outlook, Setting, within
 from gputune.model.workload import entangled, step_queued_of
 
+MOST_HELD = 0.9  # of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
 UNTANGLED = 1.1  # times: what is sure to be won where threads that wait for each other have no CPU, even if they sleep
 
 
@@ -18,8 +19,7 @@ def alone(outlook: Outlook) -> Speedup:
     """
     found = outlook.gain(outlook.now, replace(outlook.job, others=0.0))
     width = max((step.width for step in outlook.job.steps), default=1.0)
-    # 0.9 of a loop held up by others: beyond it, the clocks and not the crowd are to be doubted
-    return within(replace(found, high=found.high * width), 1 / (1 - min(0.9, _held_by_others(outlook))))
+    return within(replace(found, high=found.high * width), 1 / (1 - min(MOST_HELD, _held_by_others(outlook))))
 
 
 def _held_by_others(outlook: Outlook) -> float:

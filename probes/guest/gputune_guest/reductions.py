@@ -14,6 +14,7 @@ import time
 from gputune_guest import fetch, patching, ring, spans, standing, wrapping
 from gputune_guest.words import CALM_PARTS, ON_DEVICE, QUEUED_BITS, RENDEZVOUS
 
+LATEST = 32  # forward passes; of more, the earlier ones count half
 MOST = 0xFFFF  # buckets, ranks
 
 now = ring.now
@@ -79,8 +80,7 @@ def _calm(mine, t, queued):
     (began, before), mine.forward = mine.forward, None
     if before < 0 or queued < 0:
         return
-    # 32 forward passes; of more, the earlier ones count half
-    count, took, waited = mine.calm if mine.calm[0] < 32 else [part // 2 for part in mine.calm]
+    count, took, waited = mine.calm if mine.calm[0] < LATEST else [part // 2 for part in mine.calm]
     mine.calm = count + 1, took + t - began, waited + queued - before
 
 
