@@ -23,39 +23,59 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 # The last word of a name that holds a secret, as names are written in options, variables and settings: `db_password`,
 # `apiKey`, `PGPASSWORD`. Those of the second kind end harmless words too: they stand alone, or behind a hyphen.
 _END = (
-    r"(?:passw(?:or)?ds?|passphrase|passcode|secrets?|token|credentials?|cookie|authorization|bearer|signature|jwt|"
+    r"(?:passw(?:or)?ds?|passphrase|passcode|seed[-_]?phrase|mnemonic|secrets?|token|credentials?|cookie|authorization|bearer|signature|jwt|"
     r"(?:api|access|secret|private|signing|encryption|license|account|subscription)[-_.]?keys?)"
 )
 _ALONE = (
-    r"(?:pass|pwd|auth|pat|dsn|sas|"
+    r"(?:pass|pwd|pw|auth|pat|dsn|sas|sse-c(?:ustomer)?[-_.]key|"
     r"(?:wandb|hf|openai|anthropic|comet|neptune|clearml|azure|aws|gcp|google|github|gitlab|kaggle|s3|ssh|master|shared|"
     r"service|client|storage|app|auth|db|root|admin|user)[-_.]?key)"
 )
-_WITHIN = r"(?:secrets|credentials)\.[\w.\-]+"  # of a group of settings that is called so: `secrets.hub`
+# Of a group of settings that is called so: `secrets.hub`, and of one host or bucket: `account.key.me.example.com`.
+_WITHIN = r"(?:(?:secrets|credentials)|(?:account|access|secret|api)[-_.]?key|\bsas)\.[\w.\-]+"
 _CAMEL = r"(?-i:Auth|Pat|Pwd|Dsn|Sas)"
-_MORE = r"(?:[-_.](?:id|value|string|key|b64|base64|prod|production|staging|dev|test|live|new|old|primary|secondary))?"
+_MORE = (
+    r"(?:[-_.](?:id|value|string|json|key|b64|base64|prod|production|staging|dev|test|live|new|old|primary|secondary))?"
+)
 _WORD = rf"(?:[\w.\-]*(?:{_WITHIN}|{_END}|[a-z0-9]{_CAMEL})|(?:[\w.\-]*[-_.])?{_ALONE}){_MORE}(?:[-_.]?[0-9]{{1,3}})?"
 _NAME = re.compile(rf"^-{{0,2}}{_WORD}$", re.IGNORECASE)
 _PAIR = re.compile(r"^(?P<name>-{0,2}[\w.\-]+)(?P<sign>[=:])(?P<value>.+)$", re.DOTALL)
 # What may stand in front of a word is bound to a place where it can begin: arguments of 100 KB must not take minutes.
 _START = r"(?<![\w.\-])"
-_SIGN = r"(?:\s*(?:=(?!=)|:(?!//))(?:\s*str\s*=)?|%3d)\s*"
+_SIGN = r"(?:\s*(?::?=(?!=)|:(?!//))(?:\s*str\s*=)?|%3d)\s*"
 _NOTHING = r"(?:pass|print|return|raise|continue|break|none|true|false|null)\b"  # no secret, whatever stands before it
 _SHELLS_QUOTE = r"'\"'\"'|'\\''"  # one inside of a quoted line of a shell
 _QUOTE = rf"[bruf]{{0,2}}(?P<quote>{_SHELLS_QUOTE}|\\?[\"'])"
 _VALUE = r"(?!\*\*\*)(?:(?!(?P=quote)).)+"  # to the quote that ends it
 # Options of one letter behind which these programs take a secret.
 _PLAIN = {
-    "-p": ("sshpass", "mysql", "mysqldump", "mysqladmin", "ncftpput", "ncftpget", "7z", "7za", "login"),
-    "-P": ("zip", "unzip"),
+    "-p": (
+        *("sshpass", "mysql", "mysqldump", "mysqladmin", "ncftpput", "ncftpget", "7z", "7za", "login"),
+        *("mongo", "mongosh", "mongodump", "mongorestore", "mongoimport", "mongoexport", "twine", "cqlsh", "rar"),
+    ),
+    "-P": ("zip", "unzip", "sqlcmd", "bcp", "tsql"),
     "-a": ("redis-cli",),
     "-b": ("curl",),  # cookies
     "-k": ("kaggle", "openssl"),
+    "-t": ("fly", "flyctl"),
+    "-N": ("ssh-keygen",),
+    "-hp": ("rar",),
     "-w": ("ldapsearch", "ldapmodify", "ldapadd"),
 }
 _LETTERS = tuple(
     rf"(?P<head>\b(?:{'|'.join(programs)})\s(?:[^|;&\n]{{0,200}}?\s)?(?-i:{flag})\s?)(?!\*\*\*)(?:[\"'][^\"']+|[^\s\"'\-][^\s\"']*)"
     for flag, programs in _PLAIN.items()
+)
+# Options of these programs behind which a name and a secret follow, and what stands between the two.
+_PAIRED = (
+    ("http|https|xh", "-a|--auth", ":"),
+    ("curl", "-E|--cert|--proxy-cert", ":"),
+    ("smbclient|rpcclient|smbget|net", "-U|--user", "%"),
+    ("lftp", "-u|--user", ","),
+)
+_PAIRS = tuple(
+    rf"(?P<head>\b(?:{programs})\s(?:[^|;&\n]{{0,200}}?\s)?(?-i:{flags})[\s=]?[^\s{sign}]{{1,80}}{sign})(?!\*\*\*)[^\s\"']+"
+    for programs, flags, sign in _PAIRED
 )
 # Of the words of options, what argparse and click take for the whole.
 _BEGUN = (
@@ -64,8 +84,18 @@ _BEGUN = (
 )
 _SHORTENED = rf"--(?:[\w.\-]*[-_.])?(?:{_BEGUN})"
 _SETS = r"set|config|configure|create|setx|modify"  # `set NAME VALUE`
-_ASKS = r"login\b|-stdin\b|--?with-\w+|passw|passphrase|token|secret|credential|sudo\s+-\w*S"  # what reads a secret
+# What reads a secret.
+_ASKS = r"login\b|-stdin\b|\bread\s+-\w*s|--?with-\w+|passw|passphrase|token|secret|credential|sudo\s+-\w*S"
 _GIVES = r"\b(?:echo|printf)\s+(?:-\w+\s+|[\"']?%s(?:\\n)?[\"']?\s+)*"
+# What begins with a program or an option of its own: of arguments, the words before one tell.
+_BEHIND = (
+    *_PAIRS,
+    r"(?P<head>--from-literal[\s=][\"']?[\w.\-]{1,80}=)(?!\*\*\*)[^\s\"']+",  # of `kubectl create secret`
+    rf"(?P<head>{_START}(?:add-?)?auth-?token\s+)(?!-|\*\*\*)[^\s\"']+",  # `ngrok authtoken …`
+    r"(?P<head>\blogin\s+\S{1,80}\s+password\s+)(?!\*\*\*)[^\s\"']+",  # ~/.netrc
+    rf"(?P<head>{_START}-{{1,2}}{_WORD}-(?:command|cmd)[\s=][\"']?{_GIVES})(?!\*\*\*)[^\s\"']+",  # that prints it
+    r"(?P<head>\bmc\s(?:alias\sset|config\shost\sadd)\s\S{1,80}\s\S{1,200}\s\S{1,80}\s)(?!\*\*\*)[^\s\"']+",
+)
 _HEADS = (
     # login('me', '…'), HTTPBasicAuth('me', '…'): before `auth=` takes such a call for the value
     rf"(?P<head>\b(?:login|http\w{{0,10}}auth)\([^()]{{1,120}},\s*(?:\w{{1,20}}\s*=\s*)?{_QUOTE}){_VALUE}",
@@ -85,17 +115,19 @@ _HEADS = (
     rf"(?P<head>{_START}{_SHORTENED}[\s=]\s*{_QUOTE}){_VALUE}",
     rf"(?P<head>{_START}{_SHORTENED}[\s=]\s*)(?!-|\*\*\*)[^\s\"']+",
     *_LETTERS,
+    *_BEHIND,
     r"(?P<head>\b(?:proxy-)?(?:authorization|(?:set-)?cookie)\s*:\s*)(?!\*\*\*)[^\"'\r\n]+",  # a header, to its end
     r"(?P<head>\b(?:bearer|basic|token)\s+)[\w.~+/=\-]{8,}",
     r"(?P<head>[a-z0-9+.\-]://[^\s/:@]*:)[^\s/]+(?=@)",  # a password may hold an @
     r"(?P<head>[a-z0-9+.\-]://)[^\s/:@]{16,}(?=@)",  # a token as user name
     r"(?P<head>\bhttps?://)(?!\*\*\*)[^\s/:@]+(?=@)",  # over HTTP nobody is named for another reason
     rf"(?P<head>[?&;](?:{_WORD}|sig|key)=)(?!\*\*\*)[^&\s#;\"']+",
-    r"(?P<head>\bhooks\.slack\.com/services/|\bapi/webhooks/)(?!\*\*\*)[\w/\-]+",
+    r"(?P<head>\bhooks\.slack\.com/services/|\bapi/webhooks/|\bwebhookb2/)(?!\*\*\*)[\w/\-]+",
     r"(?P<head>(?:^|\s)(?:-u|--(?:proxy-)?user)[ =]?[^\s:=\-][^\s:]{0,80}:)(?![0-9]+\b|\*\*\*)[^\s\"']+",
     r"(?P<head>-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----)(?!\*\*\*).+?(?P<tail>-----END [A-Z ]{0,20}PRIVATE KEY-----|\Z)",
 )
 _INSIDE = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _HEADS)
+_LINES = tuple(re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _BEHIND)
 _USERS = frozenset({"-u", "--user", "--proxy-user"})  # `NAME:PASSWORD` follows
 _NAMED = re.compile(rf"^(?:{_SHORTENED}|-{{0,2}}{_WORD})$", re.IGNORECASE)
 _PASSWORD = re.compile(r"passw|passc|passp|pwd|^-[a-z]$", re.IGNORECASE)
@@ -178,15 +210,25 @@ def mask(arguments: Iterable[str]) -> tuple[str, ...]:
         elif _KEY.match(argument) and _logs_in(words):
             masked.append(MASK)
         else:
-            masked.append(_user(argument) if words and words[-1] in _USERS else _masked(argument))
+            told = _behind(words, argument)
+            masked.append(_user(told) if words and words[-1] in _USERS else _masked(told))
         words.append(argument if argument.startswith("-") else argument.rpartition("/")[2])
     return tuple(masked)
+
+
+def _behind(words: list[str], argument: str) -> str:
+    """Return an argument as the words before it have it: a secret behind a program's own option."""
+    before = " ".join(words[-8:])[-SENTENCE:] + " "  # 8: further away no program tells what an argument is
+    for pattern in _LINES:
+        told = pattern.sub(_hidden, before + argument)
+        argument = told[len(before) :] if told.startswith(before) else argument
+    return argument
 
 
 def _counts(name: str, value: str) -> bool:
     """Return whether a value is the number of something: `--pad_token_id 0`, `--pass 3`. A password may be one."""
     # 6 digits of a number that is none of a secret: vocabularies have some 100,000 tokens
-    return value.isdigit() and len(value) <= 6 and not _PASSWORD.search(name)
+    return value.replace(".", "", 1).isdigit() and len(value) <= 6 and not _PASSWORD.search(name)
 
 
 def _any(programs: Iterable[str], words: list[str]) -> bool:
