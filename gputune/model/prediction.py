@@ -176,13 +176,11 @@ class Outlook(MeasuredLoop):
         """Return what a loop that is replayed in `then` s buys, where the present one is in `now`.
 
         What lies between rounds stays. What the rounds took times the replay of the present settings, they are taken to
-        take times any other (`factor`); at the least it is a price that each round pays whatever the settings. The
+        take times any other (`in_proportion`); at the least it is a price that each round pays whatever the settings. The
         replay's error is a share of the present round, in s: where little of that is left, it is much of the rest. Half
         of what the replay does not explain widens the interval as well, and so does how well the mean round is known.
         """
-        rounds = max(TINY, self.whole - self.between)
-        factor = rounds / max(TINY, now)
-        likely = self.whole / max(TINY, self.between + then * factor)
+        likely = in_proportion(self.whole, now, then, between=self.between)
         fixed = self.whole / max(TINY, self.whole + then - now)
         known = now + min(max(0.0, self.whole - now), self.other_loops)
         off = min(1.0, abs(self.whole - known) / max(TINY, self.whole))
@@ -302,6 +300,15 @@ def _least(tried: dict[int, Setting], seconds: dict[int, float]) -> Setting:
     """Return the smallest of some settings that is about as good as the best of them."""
     best = min(seconds.values())
     return tried[min(number for number, lasts in seconds.items() if lasts <= best * GOOD_ENOUGH)]
+
+
+def in_proportion(measured: float, now: float, then: float, *, between: float = 0.0) -> float:
+    """Return how many times as fast a loop is that is replayed in `then` s, where the present one is in `now`.
+
+    It took `measured` s, of which those `between` its rounds stay. What the rounds took times the replay of the present
+    settings, they are taken to take times any other.
+    """
+    return measured / max(TINY, between + then * max(TINY, measured - between) / max(TINY, now))
 
 
 def around(likely: float, width: float, unsure: float, least: float = MOST_TIMES) -> Speedup:

@@ -14,7 +14,7 @@ from gputune.core.hygiene import clean
 from gputune.experiment.starting import Start
 from gputune.features import Features, Loader
 from gputune.model.minimum_samples import LEAST_BATCHES
-from gputune.model.prediction import CANDIDATES, PREFETCHES, Outlook
+from gputune.model.prediction import CANDIDATES, PREFETCHES, Outlook, in_proportion
 from gputune.model.replay import LoopSeries
 from gputune.model.transfers import NOTABLE
 from gputune.sweep.lasting import built_anew
@@ -149,9 +149,8 @@ class Profile:
         """
         if not wanted.num_workers and self.outlook.in_turns is not None:
             return self.measured * self.outlook.in_turns.likely
-        now = self._seconds(self.script)
-        rest = max(0.0, self.per_batch - now)  # what the model cannot explain is there under any setting
-        found = self.measured * (now + rest) / max(TINY, self._seconds(wanted) + rest)
+        now, then = self._seconds(self.script), self._seconds(wanted)
+        found = self.measured * in_proportion(self.per_batch, now, then)
         most = self.most(wanted)
         return found if most is None else min(found, max(most, self.measured))
 
