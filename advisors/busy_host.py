@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.core.finding import NO_CHANGE, WORTH_SAYING, Finding, Speedup
+from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Machine
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import ERROR, Outlook, foreign, outlooks
@@ -41,7 +41,7 @@ def advise(run: Features) -> Iterator[Finding]:
         return
     found = list(_slowed(run))
     yield from found
-    if all(f.speedup.sure < WORTH_SAYING for f in found):
+    if not any(f.speedup.promised for f in found):
         yield from _full(run)
 
 

@@ -37,7 +37,8 @@ def advise(run: Features) -> Iterator[Finding]:
         return
     batches = [p.batches for p in ranks]
     gain = _of_batches(ranks) if max(batches) >= UNEVEN * mean(batches) else _of_samples(run, ranks, counts)
-    if gain is not None and gain.likely >= WORTH_SAYING > gain.sure and (run.machine.others or 0.0) >= CROWD:
+    unsure = gain is not None and gain.likely >= WORTH_SAYING and not gain.promised
+    if gain is not None and unsure and (run.machine.others or 0.0) >= CROWD:
         yield _unpromised(_finding(ranks, counts, gain), run.machine)
     elif gain is not None:
         yield _finding(ranks, counts, gain)

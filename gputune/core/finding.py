@@ -53,6 +53,11 @@ class Speedup:
         """Return the gain by which it is decided whether to speak."""
         return max(self.low, self.steady)
 
+    @property
+    def promised(self) -> bool:
+        """Return whether it stands as a promise: worth saying if steps keep their pace, and in no case a loss."""
+        return self.sure >= WORTH_SAYING and self.low >= 1
+
     def down_to(self, least: "Speedup") -> "Speedup":
         """Return it with the low ends of another one, where those are lower."""
         return replace(self, low=min(self.low, least.low), steady=min(self.sure, least.sure))

@@ -32,7 +32,7 @@ def judge(run: Features, failed: dict[str, str] | None = None, perhaps: list[Fin
     for name in names("gputune.advisors"):
         found.extend(_ask(name, run, failed))
     founded = [unread(run, paced(run, arbitration.uncovered(run, f)), seen) for f in _founded(run, found)]
-    worth = [f for f in founded if arbitration.is_told(f) or f.speedup.sure >= WORTH_SAYING]
+    worth = [f for f in founded if arbitration.is_told(f) or f.speedup.promised]
     spoken = _healthy_offers(arbitration.settle(run, _once(worth)))
     if perhaps is not None and not any(map(_is_gain, spoken)):
         perhaps += arbitration.settle(run, _once(filter(_worth_trying, founded)))
@@ -57,7 +57,8 @@ def _is_gain(finding: Finding) -> bool:
 def _worth_trying(finding: Finding) -> bool:
     """Return whether a gain may be had that is not sure, where no loss is likely, and at which line to try it."""
     gain = finding.speedup
-    return _is_gain(finding) and bool(finding.where) and 1 <= gain.sure < WORTH_SAYING and gain.likely >= WORTH_TRYING
+    may_be = gain.sure >= 1 and gain.likely >= WORTH_TRYING and not gain.promised
+    return _is_gain(finding) and bool(finding.where) and may_be
 
 
 def with_tried(

@@ -24,9 +24,10 @@ from gputune.model.prediction import interval
 SAYS = {says!r}
 
 def advise(run):
-    for name, where, says, low, likely in SAYS:
+    for name, where, says, low, likely, *steady in SAYS:
         yield Finding(id=name, says=says, do="do", share_lost=0.5, basis="b", falsified_by="f", effect="identical",
-                      speedup=Speedup(low=low, likely=likely, high=likely * 2), evidence={{"n": 1.0}}, where=where)
+                      speedup=Speedup(low=low, likely=likely, high=likely * 2, steady=max([0.0, *steady])),
+                      evidence={{"n": 1.0}}, where=where)
 """
 
 
@@ -91,6 +92,15 @@ def test_a_gain_that_is_likely_and_no_loss_is_worth_a_try_where_nothing_else_is_
     perhaps = []
     assert [f.id for f in judge(NOTHING, perhaps=perhaps)] == ["d"]
     assert perhaps == []
+
+
+def test_an_interval_that_reaches_down_to_a_loss_is_no_promise_however_steady_the_cause(room) -> None:
+    room("a", says=(("a", "a.py:1", "it", 0.92, 1.35, 1.07),))
+    perhaps: list[Finding] = []
+    assert judge(NOTHING, perhaps=perhaps) == []
+    assert [f.id for f in perhaps] == ["a"]
+    room("a", says=(("a", "a.py:1", "it", 1.0, 1.35, 1.07),))
+    assert [f.id for f in judge(NOTHING)] == ["a"]
 
 
 def test_a_risk_and_an_offer_are_said_although_they_gain_nothing(room) -> None:
