@@ -8,8 +8,9 @@ TRACEML := .venvs/traceml
 TRACEML_PIN := traceml-ai==0.5.0
 LOOPS := .venvs/loops
 PUBLIC := .venvs/public
-# torchvision decides which torch: the newest pair, a CUDA build of 5.5 GB where the index has no other.
-PUBLIC_TORCH := torch==2.14.1 torchvision==0.29.1
+# A pair with torchvision, a CUDA build of 5.5 GB where the index has no other; DLRM asks torch's profiler for CUDA by a
+# name that it does not know from 2.14 on.
+PUBLIC_TORCH := torch==2.13.0 torchvision==0.28.0
 RIVALS := .venvs/rivals
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
