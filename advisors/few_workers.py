@@ -11,6 +11,8 @@ line builds several loaders, each of them gets as many: those that live at once 
 hardly any of the others is waited for, the number is meant for that one alone, which takes an edit of the script:
 what gputune sets (`prove`, `sweep-loader`), it sets for all of the line.
 
+A remedy that makes batches cheaper (`heavy-preprocessing`) and surely brings more than workers is named beside them.
+
 Where the training computes on the host with as many threads as there are CPUs (torch's default), workers take these
 from it, and each of its operations stands until they give them back: then both numbers are named, of workers and of
 threads, where that is worth more than workers alone.
@@ -46,6 +48,7 @@ from gputune.model.ceiling import with_ceiling
 from gputune.model.crowding import WORTH, Narrower, for_more_workers
 from gputune.model.flows import Flow, either, flows
 from gputune.model.prediction import Outlook, outlooks
+from gputune.model.remedies import remedies
 from gputune.model.turns import by_one, in_company, in_turn, unless_in_line
 from gputune.verdict.arbitration import CLOSE
 from gputune.verdict.effects import BEYOND_ROUNDING, of_workers
@@ -114,13 +117,19 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
     step = outlook.stepping_alone - sum(elsewhere.values())
     keep = persistent and not loader.persistent_workers
     served = _if_served(outlook, workers)
+    better = [remedy for remedy in remedies(outlook) if remedy.gain.sure > speedup.high][:1]
     return Finding(
         id="few-workers",
         says=(
             f"{_who_waits(outlook)}: one takes {making * 1e3:.3g} ms to make, "
             f"a step {step * 1e3:.3g} ms{_as_well(outlook, elsewhere)}, and num_workers is {loader.num_workers}"
         ),
-        do=f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}{served}",
+        do="".join(
+            (
+                f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}{served}",
+                *(f"; or {remedy.do} (x{remedy.gain.likely:.2f})" for remedy in better),
+            )
+        ),
         share_lost=1 - 1 / speedup.likely,
         speedup=speedup,
         basis="DataLoader replayed over the measured times of its batches and steps, within the CPUs of this job",
@@ -134,6 +143,7 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
             **({"elsewhere_s": sum(elsewhere.values())} if elsewhere else {}),
             "num_workers": loader.num_workers,
             "cpus": outlook.run.machine.cpus,
+            **{f"remedy.{remedy.name}": remedy.gain.likely for remedy in better},
         },
         where=loader.where,
         change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},

@@ -28,7 +28,7 @@ from gputune.features import Features
 from gputune.model.crowding import for_more_workers, for_these_workers
 from gputune.model.prediction import MOST_TIMES, Outlook, outlooks
 from gputune.model.remade import cheaper, without_waiting
-from gputune.model.remedies import Remedy, remedies, served, shares, told
+from gputune.model.remedies import Remedy, remedies, served, shares, told, undisturbed
 from gputune.model.strangers import alone
 from gputune.model.workload import CROWD, entangled, locked
 
@@ -118,8 +118,12 @@ def _finding(outlook: Outlook, why: str, evidence: dict[str, float]) -> Finding:
 
 
 def _ceiling(outlook: Outlook) -> float:
-    """Return what a loop were worth that never waits for batches, with its steps as they are, or its device's work."""
-    stays = max(outlook.per_batch * (1 - outlook.starving), outlook.job.floor)
+    """Return what a loop were worth that never waits for batches, with its steps as they are, or its device's work.
+
+    Without workers with the quickest of its steps: they are to follow each other at once.
+    """
+    sooner = 0.0 if outlook.now.workers else max(0.0, outlook.stepping - undisturbed(outlook)[1])
+    stays = max(outlook.per_batch * (1 - outlook.starving) - sooner, outlook.job.floor)
     return min(MOST_TIMES, outlook.per_batch / max(TINY, stays))
 
 

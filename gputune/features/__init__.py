@@ -284,6 +284,7 @@ class Loader:
     early: tuple[int, ...] = ()  # batches behind the one that was waited for that had come before it, per next()
     order: str = ""  # of samples: fixed, or drawn from the loader's own generator or the shared one; "": not known
     draws: bool | None = None  # samples draw torch's shared random numbers in the training process; None: not known
+    random: bool | None = None  # the same of torch's, `random`'s or numpy's: a sample is another one in each pass
     shards: bool | None = None  # whether the dataset asked which worker it runs in; None where that is not known
     worker_threads: int | None = None  # intra-op threads in each worker
     worker_memory: int | None = None  # PSS of one worker, mean over them when last read, B

@@ -156,7 +156,7 @@ class TrainingProcess:
         self.rank: int | None = None
         self._introduced = Introduced()
         self._shards = False  # a dataset in this very process asked for its worker
-        self._draws: bool | None = None  # samples that were made in this very process drew torch's random numbers
+        self._draws: set[str] | None = None  # whose random numbers samples drew that were made in this very process
         self._pauses_draw: dict[str, Drawn] = {}
         self._filing: Filing | None = None  # of a file that batches made in this very process opened
         self._varieties = Varieties()  # likewise: of which files
@@ -240,7 +240,7 @@ class TrainingProcess:
         elif kind == "drew":
             self._pauses_draw[SPAN_NAMES.get(int(str(fields.get("span"))), "")] = _drawn(fields)
         elif kind == "draws" and fields.get("inline"):
-            self._draws = bool(self._draws) or (isinstance(drawn, list) and "torch" in drawn)
+            self._draws = (self._draws or set()) | (set(map(str, drawn)) if isinstance(drawn, list) else set())
 
     def _of_loader(self, fields: dict[str, Json]) -> None:
         """Take what is said of one loader beside its settings."""
@@ -688,7 +688,8 @@ class TrainingProcess:
         return replace(
             loader,
             shards=self._shards or loader.shards,
-            draws=loader.draws if self._draws is None else self._draws,
+            draws=loader.draws if self._draws is None else "torch" in self._draws,
+            random=loader.random if self._draws is None else bool(self._draws),
             variety=self._varieties.told,
             filing=self._filing or loader.filing,
         )

@@ -176,9 +176,9 @@ class Outlook(MeasuredLoop):
         """Return what a loop that is replayed in `then` s buys, where the present one is in `now`.
 
         What lies between rounds stays. What the rounds took times the replay of the present settings, they are taken to
-        take times any other (`in_proportion`); at the least it is a price that each round pays whatever the settings. The
-        replay's error is a share of the present round, in s: where little of that is left, it is much of the rest. Half
-        of what the replay does not explain widens the interval as well, and so does how well the mean round is known.
+        take times any other; at the least it is a price that each round pays whatever the settings. The replay's error
+        is a share of the present round, in s: where little of that is left, it is much of the rest. Half of what the
+        replay does not explain widens the interval as well, and so does how well the mean round is known.
         """
         likely = in_proportion(self.whole, now, then, between=self.between)
         fixed = self.whole / max(TINY, self.whole + then - now)

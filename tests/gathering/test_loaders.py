@@ -160,6 +160,21 @@ def test_an_iterable_dataset_that_never_asked_for_its_worker_does_not_shard(unto
     assert untold.features().processes[0].loaders[0].shards is True
 
 
+@pytest.mark.parametrize(
+    ("of", "draws", "random"), [([], False, False), (["numpy"], False, True), (["torch"], True, True)]
+)
+def test_whose_random_numbers_samples_draw_is_told_of_those_made_inline(story, of, draws, random) -> None:
+    story.iterator()
+    for _ in range(3):
+        story.inline()
+    (untold,) = story.features().processes[0].loaders
+    assert (untold.draws, untold.random) == (None, None)
+    story.note(n="draws", of=["torch"], inline=False)
+    story.note(n="draws", of=of, inline=True)
+    (loader,) = story.features().processes[0].loaders
+    assert (loader.draws, loader.random) == (draws, random)
+
+
 def test_a_loader_that_was_never_iterated_is_left_out(story) -> None:
     story.loader(id=2, where="train.py:50")
     story.iterator()
