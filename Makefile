@@ -12,6 +12,7 @@ PUBLIC := .venvs/public
 # name that it does not know from 2.14 on.
 PUBLIC_TORCH := torch==2.13.0 torchvision==0.28.0
 RIVALS := .venvs/rivals
+AUDIT := .venvs/audit
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # A registry that is slow for a moment is no reason to fail.
@@ -97,9 +98,13 @@ faults: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults $(if $(filter full,$(FAULTS)),--full) \
 		$(if $(ONLY),--only $(ONLY)) $(if $(CASE),--case $(CASE)) $(if $(HOURS),--hours $(HOURS))
 
-# Licences of what gputune needs, and what is known against it: `pip-audit` asks the network, and is left out where it is not there.
-audit: $(READY)
-	$(BIN)/python tests/faults/supply.py
+# Licences of what gputune needs, and what is known against it. `pip-audit` and what it asks need a network: without one that is said.
+$(AUDIT)/.ready:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check pip-audit && touch $@ || true
+
+audit: $(READY) $(AUDIT)/.ready
+	$(BIN)/python tests/faults/supply.py $(AUDIT)/bin/python
 
 # The second environment holds the wheel alone and borrows the libraries of the first. It is entered from a folder
 # in which there is no `gputune` to import by accident.

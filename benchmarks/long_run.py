@@ -8,13 +8,17 @@ its own.
 """
 
 import argparse
+import functools
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -118,18 +122,23 @@ def write(folder: Path, seconds: int) -> int:
     columns = Columns()
     tick = 8 + 10 * sum(1 / (5 if m.per == "gpu" else 10) for m, _ in columns.metrics) + 3 * 80 * BATCHES / HZ
     rows = int(SEGMENT / tick)
-    number = 0
-    made: list[dict[str, pa.Table]] = []
-    for first in range(0, seconds * HZ, rows):
-        number += 1
-        if len(made) < KINDS:
-            made.append({"samples": samples(columns, first, rows, chance), **events(first, rows, chance)})
-        kind = (number - 1) % KINDS
-        ahead = (first - kind * rows) * NS // HZ // 1000
-        for name, table in made[kind].items():
-            if len(table):
-                put(folder / name / f"{number:05d}.parquet", moved(name, table, ahead), columns)
-    return number
+    firsts = list(range(0, seconds * HZ, rows))
+    made = [
+        {"samples": samples(columns, first, rows, chance), **events(first, rows, chance)} for first in firsts[:KINDS]
+    ]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        writes = functools.partial(segment, folder, columns, made, rows)
+        list(pool.map(writes, range(len(firsts)), chunksize=16))
+    return len(firsts)
+
+
+def segment(folder: Path, columns: "Columns", made: list[dict[str, pa.Table]], rows: int, number: int) -> None:
+    """Write one segment: one of those that were made, with its clock moved on."""
+    kind = number % KINDS
+    ahead = (number - kind) * rows * NS // HZ // 1000
+    for name, table in made[kind].items():
+        if len(table):
+            put(folder / name / f"{number + 1:05d}.parquet", moved(name, table, ahead), columns)
 
 
 def moved(name: str, table: pa.Table, us: int) -> pa.Table:
@@ -147,7 +156,7 @@ def put(file: Path, table: pa.Table, columns: Columns) -> None:
     """Write one part as the keeper does."""
     if file.parent.name == "samples":
         table = table.replace_schema_metadata(keeping.metadata(columns.known))
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(parquet.encode(table))
     if file.parent.name == "samples":
         beside = file.parent.with_name("cells") / file.name
@@ -177,21 +186,24 @@ def tell(folder: Path, seconds: int) -> None:
 
 
 SERIES = """
-import resource, sys
+import sys
 from gputune import recording
 recording.lean()
 found = recording.series(sys.argv[1], sys.argv[3:], int(sys.argv[2]))
 assert found.columns["gpu.busy[7]"].mean[-1] is not None
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(used.ru_maxrss * 1024, used.ru_utime + used.ru_stime)
 """
 
 
-def timed(*command: str) -> tuple[float, str]:
-    """Run a command; return the seconds it took and what it said."""
+def timed(*command: str) -> tuple[float, float, float]:
+    """Run a command; return the s until it was there, the s of CPU, and the MB that were resident."""
     began = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return time.perf_counter() - began, done.stdout
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(running.pid, 0)
+    took = time.perf_counter() - began
+    running.returncode = os.waitstatus_to_exitcode(status)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
+    return took, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
 
 
 def main() -> None:
@@ -209,17 +221,20 @@ def main() -> None:
             print(write(folder, seconds), "segments", file=sys.stderr)
             tell(folder, seconds)
         span = f"{wanted.days:g} days"
-        shown = [timed(sys.executable, "-m", "gputune", "report", str(folder))[0] for _ in range(wanted.times)]
-        emit([of(f"report of {span}, the kept verdict", "s", shown, 1.0)])
-        command = (sys.executable, "-c", SERIES, str(folder), str(POINTS), *DRAWN)
-        drawn = [timed(*command) for _ in range(wanted.times)]
-        emit([of(f"series of {span}, what a page draws", "s", [took for took, _ in drawn], 5.0)])
-        used = [[float(word) for word in said.split()] for _, said in drawn]
-        emit([of(f"series of {span}, CPU", "s", [cpu for _, cpu in used], None)])
-        emit([of(f"series of {span}, memory of the process", "MB", [memory / 1e6 for memory, _ in used], 300.0)])
+        report = (sys.executable, "-m", "gputune", "report", str(folder))
+        ways = {
+            "report of {}, the kept verdict": (report, 1.0),
+            "report --html of {}": ((*report, "--html", str(Path(root, "page.html"))), 5.0),
+            "series of {}, what a page draws": ((sys.executable, "-c", SERIES, str(folder), str(POINTS), *DRAWN), 5.0),
+        }
+        for name, (command, budget) in ways.items():
+            took, cpu, memory = zip(*(timed(*command) for _ in range(wanted.times)), strict=True)
+            said = name.format(span)
+            emit([of(said, "s", took, budget), of(f"{said}, CPU", "s", cpu, None)])
+            emit([of(f"{said}, memory of the process", "MB", memory, 300.0)])
 
 
-def of(name: str, unit: str, values: list[float], budget: float | None) -> Figure:
+def of(name: str, unit: str, values: Sequence[float], budget: float | None) -> Figure:
     """Return the median of a few tries, and their range."""
     return Figure(name, unit, statistics.median(values), min(values), max(values), budget, f"of {len(values)} tries")
 

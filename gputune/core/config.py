@@ -13,6 +13,7 @@ A file above the current folder may be anybody's, as in /tmp: one that is not th
 write, counts for nothing and is said. What starts programs or names places to write is taken of the project's own only.
 """
 
+import errno
 import grp
 import os
 import pwd
@@ -150,8 +151,9 @@ def _settings(file: Path, ignored: list[str]) -> Settings | None:
     except OSError as error:
         if file.name == SHARED:
             return None
-        if not opening.is_mine(file):
-            ignored.append(f"`{file}` is ignored: it cannot be read, and is not yours")
+        none = error.strerror if error.errno == errno.EFBIG else ""  # no settings of anybody's
+        if none or not opening.is_mine(file):
+            ignored.append(f"`{file}` is ignored: {none or 'it cannot be read, and is not yours'}")
             return None
         raise BadUsage(f"`{file}` cannot be read: {error}", hint=HINT) from None
     if file.name == SHARED and b"gputune" not in text:

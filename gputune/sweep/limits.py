@@ -28,7 +28,7 @@ class Limits:
     batches: float  # that find room in /dev/shm
     memory: float | None  # B left to this rank beside what it takes now; None: not known
     worker: int  # B that one worker more takes
-    own: int = 0  # B that one worker less leaves: what it shares with others stays
+    own: int = 0  # B that nobody shares with a worker: what one less leaves, and one more takes at first; 0: not known
     batch: int | None  # B of one batch in /dev/shm, 0 where none lies there; None: not known, and nothing is said of it
     script: LoaderSetting
     shared: bool = True  # a stream that does not share itself out gets no second worker
@@ -47,8 +47,8 @@ class Limits:
             return f"{queued} batches of {size(self.batch or 0)} do not fit into /dev/shm{loaders}"
         more = self.more(wanted)
         if self.memory is not None and more > self.memory:
-            loaders = _among(self.loaders(wanted))
-            return f"it would take {size(more)} more memory{loaders}, and {size(self.memory)} may be used"
+            how = _among(self.loaders(wanted)) + self._before(wanted)
+            return f"it would take {size(more)} more memory{how}, and {size(self.memory)} may be used"
         return ""
 
     def beside(self, company: Company) -> "Limits":
@@ -65,14 +65,28 @@ class Limits:
         In all loaders at once. Fewer workers leave what was theirs alone; a queue of batches of unknown size counts
         nothing.
         """
-        own = self.script
-        queues = (self._queued(wanted) - self.running * _at_once(own)) * (self.batch or 0)
-        return self.of_workers(wanted) + queues
+        return self.of_workers(wanted) + self._of_queues(wanted)
 
     def of_workers(self, wanted: LoaderSetting) -> int:
-        """Return the B of these that are the workers'."""
-        workers = self.loaders(wanted) * wanted.num_workers - self.running * self.script.num_workers
+        """Return the B of these that are the workers', once those that come share nothing any more."""
+        workers = self._workers(wanted)
         return workers * (self.worker if workers > 0 else self.own)
+
+    def at_first(self, wanted: LoaderSetting) -> int:
+        """Return the B of these that are the workers' while forked ones share what they have not touched."""
+        return self._workers(wanted) * (self.own or self.worker)
+
+    def _workers(self, wanted: LoaderSetting) -> int:
+        """Return how many workers a setting has more than the script, in one rank, in all loaders at once."""
+        return self.loaders(wanted) * wanted.num_workers - self.running * self.script.num_workers
+
+    def _of_queues(self, wanted: LoaderSetting) -> int:
+        return (self._queued(wanted) - self.running * _at_once(self.script)) * (self.batch or 0)
+
+    def _before(self, wanted: LoaderSetting) -> str:
+        """Return in words what it takes before all is touched, where that is less."""
+        first = self.at_first(wanted) + self._of_queues(wanted)
+        return f" in the end ({size(first)} at first)" if first < self.more(wanted) else ""
 
     def trifling(self, wanted: LoaderSetting) -> bool:
         """Return whether full queues of a setting are known to take next to nothing of what is left."""
