@@ -39,7 +39,7 @@ help:
 	@echo "make zoo     training scripts with planted causes (ONLY=name for some of them)"
 	@echo "make zoo-cuda  the zoo's trainings with the CUDA build of torch, on simulated cards (ONLY=name, ONLY=name@sleeping)"
 	@echo "make lot     loops drawn by lot, judged at first sight (SEED=1000 COUNT=20 RESULTS=file KEEP=folder; a minute and a half each)"
-	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones under gputune watch"
+	@echo "make loops   loops of Lightning, transformers, accelerate, WebDataset, TensorFlow and plain ones; notebooks, wandb and MLflow"
 	@echo "make public  scripts that others have published: verdict, output, what the fix brings, into docs/public.md (ONLY=name SOURCES=folder)"
 	@echo "make simcuda  the CUDA build of torch on simulated cards: set it up (1.6 GB, a minute), and its tests (LONG=1: all of them)"
 	@echo "make causes  write docs/causes.md out of the advisors"
@@ -186,12 +186,14 @@ $(LOOPS)/.ready: $(READY)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
 		> "$$($(LOOPS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth"
 	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check "$(TORCH)" \
-		lightning transformers accelerate webdataset torchdata tensorflow-cpu tensorboard ipykernel nbclient
+		lightning transformers accelerate webdataset torchdata tensorflow-cpu tensorboard ipykernel nbclient \
+		wandb mlflow-skinny
 	$(LOOPS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 loops: $(LOOPS)/.ready
-	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest tests/loops tests/inside/test_notebook.py
+	GPUTUNE_LOOPS=1 PATH="$(CURDIR)/$(LOOPS)/bin:$(CURDIR)/$(BIN):$$PATH" $(LOOPS)/bin/python -m pytest \
+		tests/loops tests/inside/test_notebook.py tests/exporters/test_wandb.py tests/exporters/test_mlflow.py
 
 # What one script needs and cannot be had is no reason not to try the others: they say what is missing.
 $(PUBLIC)/.ready: benchmarks/public/scripts.toml $(READY)

@@ -46,6 +46,10 @@ NOT_PICKLED = re.compile(
     r"can't pickle|cannot pickle|PicklingError|can't get (?:local )?(?:attribute|object)", re.IGNORECASE
 )
 WORKER_DIED = re.compile(r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) [^\n]*", re.IGNORECASE)
+# Its batch was in the queue, and the descriptor of its memory has to be had of the worker itself, which is gone.
+WORKER_GONE = re.compile(r"in rebuild_storage_fd\n(?:.*\n)*(?:Connection\w+Error|EOFError|FileNotFoundError)\b")
+# What Python says of `__del__` and atexit is no reason: workers that are ended then are told of as if they had died.
+IGNORED = re.compile(r"^Exception ignored [^\n]*\n(?:Traceback [^\n]*\n(?:[ \t][^\n]*\n)*[^\n]*\n?)?", re.MULTILINE)
 
 # Asked at a rung with a rate (samples/s) and its relative error: whether the trial goes on.
 Judge = Callable[[float, float, float], bool]
@@ -296,9 +300,10 @@ def most_waited(run: Features) -> str:
 
 def fault_of(log: Path, fault: Fault, run: Features) -> Fault:
     """Return what its log says it died of, else this fault; of one that left by itself with its last words."""
-    # 65536 B of a log's end that may tell why it failed
-    # 60 of these: what it said before was caught, or of no importance; a launcher has its own last words
-    text = "\n".join(tail(log, 65536).decode("utf-8", "replace").splitlines()[-60:])
+    text = tail(log, 65536).decode("utf-8", "replace")  # B of a log's end that may tell why it failed
+    text = IGNORED.sub("", text).strip() or text
+    # 60 lines: what it said before was caught, or of no importance; a launcher has its own last words
+    text = "\n".join(text.splitlines()[-60:])
     said = text.strip().splitlines()[-1:]
     last = clean(said[0], 300) if said else ""  # characters of a log that a sentence shows
     memory = _of_memory(text, run)
@@ -309,6 +314,8 @@ def fault_of(log: Path, fault: Fault, run: Features) -> Fault:
     died = WORKER_DIED.search(text)
     if died:
         return Fault(Cause.WORKER_DIED, clean(died.group()))
+    if WORKER_GONE.search(text):
+        return Fault(Cause.WORKER_DIED, f"a DataLoader worker exited unexpectedly, its batch not yet taken: {last}")
     return fault._replace(why=f"{fault.why}: {last}") if last and fault.cause is Cause.LEFT else fault
 
 

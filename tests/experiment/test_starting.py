@@ -53,6 +53,40 @@ def test_what_was_caught_long_before_is_not_why(tmp_path: Path) -> None:
     assert fault_of(log, left(1), RUN) == (Cause.LEFT, "it left with status 1: ValueError: no such thing")
 
 
+AT_EXIT = """ValueError: no such sample
+
+Exception ignored in atexit callback: <function _exit_function at 0x7f>
+Traceback (most recent call last):
+  File "multiprocessing/util.py", line 357, in _exit_function
+    p.join()
+RuntimeError: DataLoader worker (pid 7) is killed by signal: Terminated.
+"""
+GONE = """Traceback (most recent call last):
+  File "multiprocessing/reductions.py", line 538, in rebuild_storage_fd
+    fd = df.detach()
+         ^^^^^^^^^^^
+ConnectionResetError: [Errno 104] Connection reset by peer
+"""
+
+
+def test_workers_that_are_ended_on_the_way_out_are_not_why(tmp_path: Path) -> None:
+    log = tmp_path / "1.log"
+    log.write_text(AT_EXIT)
+    assert fault_of(log, left(1), RUN) == (Cause.LEFT, "it left with status 1: ValueError: no such sample")
+    log.write_text(AT_EXIT.partition("\n\n")[2])  # nothing else is known
+    assert fault_of(log, left(1), RUN).cause is Cause.WORKER_DIED
+
+
+def test_a_worker_that_is_gone_before_its_batch_was_taken_has_died(tmp_path: Path) -> None:
+    log = tmp_path / "1.log"
+    log.write_text(GONE)
+    found = fault_of(log, left(1), RUN)
+    assert found.cause is Cause.WORKER_DIED
+    assert "exited unexpectedly" in found.why
+    log.write_text("ConnectionResetError: [Errno 104] Connection reset by peer\n")  # the script's own, for all we know
+    assert fault_of(log, left(1), RUN).cause is Cause.LEFT
+
+
 def test_a_script_that_says_so_and_leaves_by_itself_is_quoted_with_its_status(tmp_path: Path) -> None:
     log = tmp_path / "1.log"
     log.write_text("CUDA out of memory, giving up\n")

@@ -58,7 +58,7 @@ def forecast(asked: dict[str, Any]) -> dict[str, object]:
     own = setting(**asked["own"])
     among = [replace(own, num_workers=workers, prefetch_factor=prefetch) for workers, prefetch in asked["among"]]
     wanted = max((each for each in among if not limits.refuses(each)), key=limits.more, default=own)
-    held, shm = seen(who, wanted)
+    held, shm, worker = seen(who, wanted, asked["batches"])
     who.close()
     own_held = (first.memory or 0) - own_files
     return {
@@ -72,6 +72,7 @@ def forecast(asked: dict[str, Any]) -> dict[str, object]:
         "more": held + shm - own_held - (limits.shm(own) or 0),
         "memory": limits.memory,
         "worker": first.worker,
+        "wanted_worker": worker,
         "room": limits.batches * (limits.batch or 0),
     }
 
@@ -89,21 +90,22 @@ def profiled(who: Starter, batches: int) -> tuple[Start, int]:
         live.end()
 
 
-def seen(who: Starter, wanted: LoaderSetting) -> tuple[int, int]:
+def seen(who: Starter, wanted: LoaderSetting, batches: int) -> tuple[int, int, object]:
     """Return the PSS and the B of /dev/shm that a start holds with full queues, while its training stands in a step.
 
-    PSS without files: whoever else on the machine has torch takes a part of those, and leaves it.
+    After as many batches as in the profile, for workers touch more and more of what they share. PSS without files:
+    whoever else on the machine has torch takes a part of those, and leaves it.
     """
     live: LiveStart = who.live(who.plan(seconds=LATE_S), "wanted", wanted)
     try:
         looks: list[int] = []
         while live.beat() and live.seconds < LATE_S:
-            if live.timeline.delivered(who.where):
+            if live.timeline.batches(who.where) >= batches:
                 HOLD.touch()
                 looks.append(shared(live))
             steady = len(looks) >= LOOKS and len(set(looks[-LOOKS:])) == 1
             if steady and (held := live.memory(wanted.num_workers)):
-                return held - files(live), looks[-1]
+                return held - files(live), looks[-1], live.worker
         raise RuntimeError(f"{looks}: {live.log.read_text()}")
     finally:
         HOLD.unlink(missing_ok=True)

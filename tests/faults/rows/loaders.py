@@ -33,6 +33,7 @@ OWN_SHM = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", COVERE
 MEMORY = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 DIED = "DataLoader worker (pid N) is killed by signal: {}."
 OWN = {"workers": 0, "prefetch": 2, "pin_memory": False, "persistent": False, "batch_size": 4}
+GONE = "exited unexpectedly, its batch not yet taken"
 SIGNALS = ("KILL", "TERM", "SEGV", "BUS")
 # What fails, the start methods under which it does, what the sweep is to say of it, and of which kind.
 KINDS: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -180,6 +181,8 @@ def bench(folder: Path) -> Iterator[Case]:
             left = marked(mark)
             must(not left, f"processes are left: {left}: {words}")
             said = re.sub(r"\(pid\(?s?\)? [\d, ]+\)", "(pid N)", str(found["why"]))
+            if kind in (*SIGNALS, "leaves") and GONE in said:  # all that its training is told of a batch's owner
+                why, state = GONE, "failed"
             must(why in said, f"another reason than {why!r}: {words}")
             must(found["state"] == state, f"another state than {state!r}: {words}")
             must(float(str(found["seconds"])) < MOST, f"it took too long: {words}")
