@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -194,16 +193,23 @@ assert found.columns["gpu.busy[7]"].mean[-1] is not None
 """
 
 
+# A process that is as small as can be: of who starts it, a process inherits how much memory was resident.
+WATCHES = """
+import os, sys, time
+began = time.perf_counter()
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
+_, status, used = os.wait4(pid, 0)
+print(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def timed(*command: str) -> tuple[float, float, float]:
     """Run a command; return the s until it was there, the s of CPU, and the MB that were resident."""
-    began = time.perf_counter()
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(running.pid, 0)
-    took = time.perf_counter() - began
-    running.returncode = os.waitstatus_to_exitcode(status)
-    if running.returncode:
-        raise subprocess.CalledProcessError(running.returncode, command)
-    return took, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+    watches = (sys.executable, "-S", "-c", WATCHES, *command)
+    done = subprocess.run(watches, stdout=subprocess.PIPE, text=True, check=True)
+    took, cpu, memory = map(float, done.stdout.split())
+    return took, cpu, memory
 
 
 def main() -> None:

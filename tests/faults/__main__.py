@@ -92,11 +92,13 @@ def _cases(each: Row, cases: range, ledger: Ledger, until: float | None = None) 
     """Try cases of a row and put down what came of them, piece by piece."""
     began = time.monotonic()
     count = broken = 0
+    cpu = 0.0
     try:
         found = results(each, cases, until)
         while piece := list(itertools.islice(found, PIECE)):
             ledger.put(each.name, piece)
             count += len(piece)
+            cpu += sum(each.cpu for each in piece)
             broken += _say(each, piece)
     except NotHere as error:
         ledger.put(each.name, [], not_here=str(error))
@@ -105,7 +107,8 @@ def _cases(each: Row, cases: range, ledger: Ledger, until: float | None = None) 
     except RuntimeError as error:
         ledger.put(each.name, [Result(cases.start, str(error))])
         broken += _say(each, [Result(cases.start, str(error))])
-    print(f"{each.name}: {count} cases, {broken} failures, {time.monotonic() - began:.0f} s", flush=True)
+    took = f"{time.monotonic() - began:.0f} s, {cpu:.0f} of CPU"
+    print(f"{each.name}: {count} cases, {broken} failures, {took}", flush=True)
 
 
 def _say(each: Row, piece: list[Result]) -> int:

@@ -1,12 +1,13 @@
 """Tries cases of one row in a process of its own: `python -m tests.faults.bench ROW FOLDER`.
 
-Reads numbers of cases, a line each, and answers each with a line of JSON: `{"case": 7, "why": "", "figure": null}`.
-What a case prints goes to stderr.
+Reads numbers of cases, a line each, and answers each with a line of JSON: `{"case": 7, "why": "", "figure": null}`,
+and `cpu`, the s of CPU that it took. What a case prints goes to stderr.
 """
 
 import contextlib
 import json
 import os
+import resource
 import sys
 import traceback
 from collections.abc import Iterator
@@ -38,6 +39,12 @@ def tried(case: Case, number: int) -> dict[str, object]:
         return {"case": number, "why": f"{type(error).__name__}: {error}"[:2000]}
 
 
+def cpu() -> float:
+    """Return the s of CPU of this process and of all that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def answer(line: dict[str, object]) -> None:
     os.write(ANSWERS, json.dumps(line).encode() + b"\n")
 
@@ -48,4 +55,6 @@ if __name__ == "__main__":
     with made(sys.argv[1], Path(sys.argv[2])) as case:
         answer({"ready": True})
         for line in sys.stdin:
-            answer(tried(case, int(line)))
+            before = cpu()
+            found = tried(case, int(line))
+            answer({**found, "cpu": cpu() - before})

@@ -30,6 +30,7 @@ class Result:
     case: int
     why: str
     figure: float | None = None
+    cpu: float = 0.0  # s
 
 
 class Bench:
@@ -67,7 +68,7 @@ class Bench:
         heard = self._heard(self._row.seconds)
         if heard is None:
             return None
-        return Result(int(heard["case"]), str(heard["why"]), heard.get("figure"))
+        return Result(int(heard["case"]), str(heard["why"]), heard.get("figure"), float(heard["cpu"]))
 
     def end(self) -> str:
         """Return what ended it, where nothing was heard of a case."""
