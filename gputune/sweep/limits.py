@@ -73,7 +73,11 @@ class Limits:
         return workers * (self.worker if workers > 0 else self.own)
 
     def at_first(self, wanted: LoaderSetting) -> int:
-        """Return the B of these that are the workers' while forked ones share what they have not touched."""
+        """Return the B of these that are the workers' while forked ones share what they have not touched.
+
+        At most so much, where one worker was looked at: what it had for itself as the training alone had written it,
+        others share.
+        """
         return self._workers(wanted) * (self.own or self.worker)
 
     def _workers(self, wanted: LoaderSetting) -> int:

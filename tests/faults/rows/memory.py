@@ -3,7 +3,8 @@
 A real training is profiled under its own settings, with /dev/shm of its own. Of settings drawn at random the largest is
 started that its limits allow, whose memory is drawn as well; what it holds with full queues is compared with both. A
 budget is held against the most that it may come to: forked workers share what they have not yet touched, and will touch
-it in the end.
+it in the end. Of one forked worker alone the forecast is a bound as well: nobody can tell which of its pages it has for
+itself because it wrote them, and which because the training has, and others would share those.
 """
 
 import contextlib
@@ -57,7 +58,7 @@ WHERE = f"train.py:{1 + TRAIN[: TRAIN.index('loader = DataLoader')].count(chr(10
 
 def drawn(dice: random.Random) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return what the training is told, and what is asked of it."""
-    workers, prefetch, batch = dice.choice((1, 2)), dice.choice((1, 2, 3)), dice.choice((2, 4, 8))
+    workers, prefetch, batch = dice.choice((1, 2, 2)), dice.choice((1, 2, 3)), dice.choice((2, 4, 8))
     size = dice.choice((20_000, 40_000, 100_000))  # numbers of 4 B a sample
     told = (dice.choice(("fork", "fork", "spawn")), workers, prefetch, batch, size, dice.choice((1, 20, 80)) << 20)
     own = {"workers": workers, "prefetch": prefetch, "pin_memory": False, "persistent": False, "batch_size": batch}
@@ -90,11 +91,11 @@ def bench(folder: Path) -> Iterator[Case]:
         held = {name: float(str(found[name])) for name in ("shm", "pss")}
         beside = {name: abs(float(str(found[f"{name}_predicted"])) / max(1.0, b) - 1) for name, b in held.items()}
         must(float(str(found["more"])) <= float(str(found["memory"])), f"above its budget: {words}")
+        for name in ("pss_predicted", "pss_in_the_end"):
+            must(held["pss"] <= (1 + NEAR) * float(str(found[name])), f"PSS beyond {name}: {words}")
+        if told[:2] == ("fork", 1):
+            del beside["pss"]
         must(max(beside.values()) <= NEAR, f"{beside} beside the forecast: {words}")
-        must(
-            held["pss"] <= (1 + NEAR) * float(str(found["pss_in_the_end"])),
-            f"PSS beyond what it may come to: {words}",
-        )
         shutil.rmtree(home)
         return 100 * max(beside.values())
 
