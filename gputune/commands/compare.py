@@ -42,8 +42,8 @@ def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 
 
 @click.command(short_help="two runs, or sides of several, against each other", help=HELP)
-@click.argument("a", type=click.Path())
-@click.argument("b", type=click.Path())
+@click.argument("a", type=click.Path(readable=False))
+@click.argument("b", type=click.Path(readable=False))
 @click.option("--fail-if-slower", metavar="PERCENT", callback=_limit, help="Leave 3 if B is slower by this for sure.")
 @click.option("--anyway", is_flag=True, help="Compare although script, device, ranks or CPUs differ.")
 @_documents.options("compare", "Print the comparison as JSON.")

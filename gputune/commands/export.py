@@ -52,7 +52,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
 
 
 @click.command(short_help=__doc__, help=HELP)
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--to",
     metavar="NAME",

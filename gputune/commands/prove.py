@@ -32,7 +32,7 @@ from gputune.recording import lean
 @click.command(
     short_help="whether a predicted speed-up holds", help=__doc__, context_settings={"allow_interspersed_args": True}
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path, readable=False))
 @click.argument("finding", required=False)
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 @click.option(

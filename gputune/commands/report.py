@@ -103,7 +103,7 @@ def _tell(run: Path, typed: Path, lost: dict[str, str], unended: str) -> None:
 
 
 @click.command(short_help="the verdict on a run, again", help=HELP)
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path, readable=False))
 @_documents.options("report", "Print findings.json instead.")
 @click.option("--again", is_flag=True, help="Judge what was recorded anew, whatever verdict was kept.")
 @click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")

@@ -66,14 +66,14 @@ def _known(_ctx: click.Context, _param: click.Parameter, value: str | None) -> s
 
 
 @click.command(short_help="the runs that were kept: list, label, prune", help=HELP)
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--job", metavar="ID", help="Only those of this job (Slurm, PBS, torchrun, …).")
 @click.option("--finding", metavar="ID", callback=_known, help="Only those in which this was found.")
 @click.option("--label", metavar="TEXT", help="Only those that are called so.")
 @click.option(
     "--set-label",
     nargs=2,
-    type=(click.Path(path_type=Path), str),
+    type=(click.Path(path_type=Path, readable=False), str),
     metavar="RUN TEXT",
     envvar=[],
     callback=_typed,

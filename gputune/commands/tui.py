@@ -44,7 +44,7 @@ def _every(ctx: click.Context, param: click.Parameter, value: str) -> float:
 
 
 @click.command(short_help="this machine, or a run, on one screen", help=__doc__)
-@click.argument("run", required=False, type=FILE)
+@click.argument("run", required=False, type=click.Path(path_type=Path, readable=False))
 @click.option("--nodes", metavar="NODES", multiple=True, help="Addresses of agents, like m8,m9:7071.")
 @click.option("--hostfile", metavar="FILE", type=FILE, help="Read them from a file, one a line.")
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
