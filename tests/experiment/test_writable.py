@@ -33,6 +33,30 @@ SHELL = """
 import subprocess, sys
 sys.exit(subprocess.run("echo other > results/mine.txt", shell=True).returncode)
 """
+LIBRARIES = {
+    "arrow": "import pyarrow.parquet as p; p.write_table(p.pa.table({'x': [1]}), name)",
+    "feather": "import pyarrow.feather as f, pyarrow; f.write_feather(pyarrow.table({'x': [1]}), name)",
+    "sqlite": "import sqlite3; sqlite3.connect(name).execute('create table run (x)')",
+    "duckdb": "import duckdb; duckdb.connect(name).execute('create table run (x int)')",
+    "polars": "import polars; polars.DataFrame({'x': [1]}).write_parquet(name)",
+    "pandas": "import pandas; pandas.DataFrame({'x': [1]}).to_csv(name)",
+    "numpy": "import numpy; numpy.memmap(name, mode='w+', shape=3)[:] = 1",
+    "pillow": "from PIL import Image; Image.new('L', (4, 4)).save(name, 'png')",
+    "torch": "import torch; torch.save({'x': 1}, name)",
+    "torch, mapped": "import torch; torch.from_file(name, shared=True, size=4)[:] = 1",
+    "dbm": "import dbm; dbm.open(name, 'n').close()",
+    "libc": "import ctypes; ctypes.CDLL(None).creat(name.encode(), 0o644)",
+    "a shell": "import os; os.system(f'echo other > {name}')",
+}
+TRIES = """
+for number, code in enumerate({codes!r}):
+    for name in (f"results/{{number}}.bin", f"results/new-{{number}}.bin"):
+        try:
+            exec(code)
+        except Exception as error:
+            print(number, type(error).__name__)
+    print("tried", number, flush=True)
+"""
 
 
 @pytest.fixture
@@ -91,6 +115,18 @@ def test_what_cannot_be_kept_apart_is_refused_and_named(mine: Path, code: str, n
     what = f"C code or another program was refused to change `{name}`"
     assert starts.missed(found.log) == f"{what}, for a trial leaves your files as they are: {allowed}"
     assert f"it was refused `{name}` ({allowed})" in starts.apart()
+
+
+@needs_landlock
+@pytest.mark.slow
+def test_no_library_changes_a_file_of_the_user_s(mine: Path) -> None:
+    for number in range(len(LIBRARIES)):
+        (mine / "results" / f"{number}.bin").write_bytes(b"mine" * 100)
+    starts = starter(mine, TRIES.format(codes=list(LIBRARIES.values())))
+    before = files(mine)
+    log = Path(started(starts).log).read_text()
+    assert files(mine) == before
+    assert f"tried {len(LIBRARIES) - 1}\n" in log, log
 
 
 @needs_landlock
