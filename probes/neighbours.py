@@ -54,7 +54,7 @@ class _Names:
             return []
         self._told.add(pid)
         name = read_bytes(f"{self._proc}/{pid}/comm").decode(errors="replace").strip()
-        return [Note(-1, {"n": "neighbour", "pid": pid, "name": clean(name, 32) or "unknown"})]  # characters
+        return [Note(-1, {"n": "neighbour", "pid": pid, "name": clean(name, 32) or "unknown"})]  # characters of a name
 
 
 class _Gpus:
@@ -118,9 +118,7 @@ class _Cpus:
         first, last, self._last = not self._last, self._last, used
         readings = [] if first else self._notable(used, last, seconds)
         self._scans += 1
-        # 5.0 s between scans of /proc
-        # 4 scans, after which they are further apart: a neighbour that matters stays for minutes
-        # 20.0 s
+        # s between scans of /proc, the first four and later ones: a neighbour that matters stays for minutes
         pause = 5.0 if self._scans < 4 else 20.0
         # 0.0001 of a core: where a scan is slow (thousands of processes) they are further apart
         self._due = at + max(pause, (time.thread_time() - before) / 0.0001)

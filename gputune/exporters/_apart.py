@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> None:
 def _wait(page: Path) -> None:
     until = time.monotonic() + 60.0  # s to wait for the page that is written meanwhile
     while not page.exists() and time.monotonic() < until:
-        time.sleep(0.1)  # s
+        time.sleep(0.1)  # s between looks
 
 
 def _exported(name: str, folder: Path, typed: str) -> str:

@@ -99,7 +99,7 @@ class ClusterAgents:
         self._ray = ray
         self._folder = folder
         self._told = told
-        self._pings = ThreadPoolExecutor(16, thread_name_prefix="gputune-ray")  # at once
+        self._pings = ThreadPoolExecutor(16, thread_name_prefix="gputune-ray")  # actors asked at once
         self.members: dict[str, ClusterNode] = {}
         credentials.make(folder, ["localhost"])
         self._known = credentials.read(folder, credentials.CLIENT)

@@ -117,7 +117,7 @@ class Reader:
         self._answered = time.monotonic()
         self._deaf = False  # something failed as everything does when NVML is gone
         self._reborn = 0
-        self._young_until = time.monotonic() + 10.0  # s
+        self._young_until = time.monotonic() + 10.0  # s: after them a mean over minutes needs no finer beat
         self._gone: set[int] = set()
         self.chosen: set[int] | None = None
         self._often: frozenset[str] = frozenset()  # names of fields that are due on every beat

@@ -19,7 +19,7 @@ def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
 
     `silent`: s since it was written.
     """
-    width = max(60, width)  # columns
+    width = max(60, width)  # columns: below it no row can be set
     rows = [HEAD, *table(packed)]
     wide = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
     lines = [clip(_line(row, wide), width) for row in rows]
