@@ -20,15 +20,15 @@ from collections.abc import Iterator
 
 from gputune.core.finding import Finding
 from gputune.features import Features
+from gputune.model.pinning import PINNED
 from gputune.model.transfers import ASKED, Held, beside, held
 
 CHECKLIST = ("1.6",)
 
-PINNED = 0.5  # of the bytes of a place: else unpinned-memory is the cause
-
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
+        # so much of the bytes of a place: else unpinned-memory is the cause
         pinned = [c for c in process.copies if c.pinned >= PINNED and c.size]
         found = held(run, process, [c for c in pinned if c.non_blocking < ASKED])
         if found is not None:

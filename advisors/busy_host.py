@@ -23,12 +23,12 @@ from dataclasses import replace
 
 from gputune.core.finding import NO_CHANGE, Finding, Speedup
 from gputune.features import Features, Machine
+from gputune.model.crowding import WAITING
 from gputune.model.minimum_samples import settled
 from gputune.model.prediction import ERROR, Outlook, foreign, outlooks
 from gputune.model.strangers import alone
 from gputune.model.workload import CROWD, step_queued_of
 
-WAITING = 0.03  # of making a batch, or of a step, without a CPU: below it, nobody stands in the way
 FULL = 0.95  # of the CPUs in use: nobody finds one that is free
 MANY = 0.5  # cores used by others that are worth a word where they cost nothing that is known
 NAMED = 3  # neighbours in the sentence
@@ -48,6 +48,7 @@ def advise(run: Features) -> Iterator[Finding]:
 def _slowed(run: Features) -> Iterator[Finding]:
     """Speak for the loop that the others cost most."""
     found = outlooks(run)
+    # so much of making a batch, or of a step, without a CPU: below it, nobody stands in the way
     waiting = [o for o in found if o.queued >= WAITING or _queued(o) >= WAITING]
     if waiting:
         outlook = max(waiting, key=lambda o: alone(o).likely)

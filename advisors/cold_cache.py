@@ -24,11 +24,10 @@ from gputune.core.figures import size, standard_error
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features
 from gputune.model.prediction import ERROR, Outlook, interval, outlooks
-from gputune.model.storage import Demand, cached, data_set, demand, mounts, returns
+from gputune.model.storage import NOTABLE, Demand, cached, data_set, demand, mounts, returns
 
 CHECKLIST = ("data loading", "1.2")
 
-NOTABLE = 0.1  # of the time of making a batch in the first epoch: below it the disk is not what it waited for
 COLD = 0.5  # of the first epoch's bytes from storage
 SURE, FEW = 2.0, 3  # standard errors of a mean that hold nineteen of twenty; epochs below which they say nothing
 MOST = 0.95  # of the loop that the first epoch can have lost
@@ -53,6 +52,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if any(m.remote for m in mounts(run, outlook.process)) or (epochs[0].stored or 0.0) < COLD * epochs[0].asked:
             continue
         account = _seen(outlook, epochs) if len(epochs) > 1 else _expected(outlook, wanted)
+        # so much of the time of making a batch in the first epoch: below it the disk is not what it waited for
         if account.per_batch >= NOTABLE * outlook.making:
             yield _finding(run, outlook, wanted, account)
 

@@ -20,6 +20,7 @@ Sources: the checklist of causes in docs/causes.md (metric computation).
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.core.figures import MOSTLY
 from gputune.core.finding import Finding
 from gputune.features import Features, Place, Process
 from gputune.model.pauses import Words, advise_pause
@@ -38,7 +39,6 @@ WORDS = Words(
 
 
 MOST = 0.5  # of the loop in evaluations that come once an epoch: a loop that evaluates more than it trains is odd
-MOSTLY = 0.5  # of the passes: if more of them make data to train on, they are no evaluations
 ROLLOUT = "rollout"  # what the guest calls a pass beside environments, or one that takes few samples at a time
 
 
@@ -47,6 +47,7 @@ def advise(run: Features) -> Iterator[Finding]:
     if finding is None or (finding.evidence["share"] <= MOST and _ordinary(run, finding)):
         return
     places = [p for process in run.processes for p in process.places if _is_of(p, finding)]
+    # most of the passes: if more of them make data to train on, they are no evaluations
     if sum(map(_making, places)) > MOSTLY * sum(p.count for p in places):
         return
     if not any(p.waits_inside for p in places):  # over no loader: what it is for does not show

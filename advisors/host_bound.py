@@ -21,6 +21,7 @@ Sources: PyTorch blog, "Accelerating PyTorch with CUDA Graphs", 2021 (up to x5 a
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gputune.core.figures import MOSTLY
 from gputune.core.finding import UNUSED, Finding
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import settled
@@ -36,7 +37,6 @@ SAVED = (
     0.9,
     1.0,
 )  # of it: what fusing saves at least, and what graphs do, which are one launch each: all of it but that
-MOSTLY = 0.5  # of that time from the backward pass to the end of the optimizer's step: then it is the optimizer's
 FUSED = (0.7, 0.9, 1.0)  # of this: an optimizer that goes through its parameters in one kernel still lists them
 ONE_BY_ONE = (
     "an optimizer with fused=True (or foreach=True), and gradients clipped with foreach=True: one kernel for many"
@@ -74,6 +74,7 @@ def _bound(run: Features, process: Process) -> OverlapStep | None:
 def _finding(process: Process, step: OverlapStep, busy: float) -> Finding:
     steps = process.steps
     optimizer = min(step.launching, process.optimizing / steps)
+    # most of that time from the backward pass to the end of the optimizer's step: then it is the optimizer's
     by_optimizer = optimizer >= MOSTLY * step.launching
     part, saved = (optimizer, FUSED) if by_optimizer else (step.launching, SAVED)
     least, likely, most = (step.without(part * share, spared=part * share) for share in saved)

@@ -18,14 +18,13 @@ a worker in one epoch over Python objects.
 
 from collections.abc import Iterator
 
-from gputune.core.figures import about, size
+from gputune.core.figures import MOSTLY, about, size
 from gputune.core.finding import NO_CHANGE, TODAY, Finding
 from gputune.features import Features, Loader
 from gputune.model.headroom import due, grows, killed, left
 from gputune.verdict.effects import of_workers
 
 LEFT = 0.1  # of the limit: with less, any fluctuation is the end
-MOSTLY = 0.5  # of the limit in workers: with less, they are not what fills it
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -39,6 +38,7 @@ def advise(run: Features) -> Iterator[Finding]:
         when = due(process, room, [loader.worker_growth] * workers) if grows(loader.worker_growth) else None
         when = None if when is None or when > TODAY else when
         held = (loader.worker_memory or 0) * workers
+        # most of the limit in workers: with less, they are not what fills it
         if when is not None or (room < LEFT * limit and held >= MOSTLY * limit):
             yield _finding(run, loader, limit, room, when)
             return  # ranks share one machine and its limit

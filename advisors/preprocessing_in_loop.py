@@ -32,13 +32,12 @@ from gputune.core.finding import Finding
 from gputune.features import Features, Process
 from gputune.model.loaderless import AHEAD, BEHIND, on_weights, side, unattended
 from gputune.model.minimum_samples import sure
-from gputune.model.offload import left_out, moved_to_workers
+from gputune.model.offload import NOTABLE, left_out, moved_to_workers
 from gputune.verdict.effects import of_moved_work
 
 CHECKLIST = ("preprocessing", "2.1")
 
 LEAST = 20  # sampled steps: below it, nothing is predicted
-NOTABLE = 0.08  # of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less
 RELEASED = 4e9  # B/s at which a batch goes, without any stacks
 SLOWEST = 2e9  # B/s at the least
 
@@ -58,6 +57,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if (not process.batch_gotten and side(process) == BEHIND) or process.librarys or process.acting is not None:
             continue
         each = max(0.0, unattended(process) - _letting_go(process, steps))
+        # so much of the loop before the first module call: optimizer.zero_grad, counters and a progress bar take less
         if each * steps / process.loop >= NOTABLE and not _through_a_model(process):
             yield _finding(run, process, each, steps)
 

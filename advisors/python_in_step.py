@@ -26,11 +26,10 @@ from gputune.core.figures import wilson
 from gputune.core.finding import Finding
 from gputune.features import Features, Interpreted, Process
 from gputune.model.minimum_samples import LEAST_LOOKS
-from gputune.model.offload import share_left_out
+from gputune.model.offload import NOTABLE, share_left_out
 
 CHECKLIST = ("metric computation", "2.1")
 
-NOTABLE = 0.08  # of the loop: counters, a progress bar and a schedule take less
 STANDS = {"inside": "inside of the model", "between": "between the model and the backward pass or optimizer's step"}
 
 
@@ -42,7 +41,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if process.steps and process.loop and process.held_looks >= LEAST_LOOKS and lines:
             share = sum(line.share for line in lines)
             low, high = wilson(share, process.held_looks)
-            if low >= NOTABLE:
+            if low >= NOTABLE:  # so much of the loop: counters, a progress bar and a schedule take less
                 yield _finding(run, process, lines[0], (low, share, high))
 
 

@@ -25,17 +25,16 @@ from gputune.core.finding import NO_CHANGE, WAITING, Finding
 from gputune.core.mounts import Mount
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
-from gputune.model.storage import MIXED, Demand, data_set, demand, here, mounts, nearby
+from gputune.model.storage import MIXED, NOTABLE, Demand, data_set, demand, here, mounts, nearby
 
 CHECKLIST = ("network wait", "1.1")
-
-NOTABLE = 0.1  # of the time of making a batch in which it is blocked: below it the way is short enough
 
 
 def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         remote = [mount for mount in mounts(run, outlook.process) if mount.remote]
         wanted = demand(run, outlook.loader)
+        # so much of the time of making a batch in which it is blocked: below it the way is short enough
         if not remote or wanted is None or outlook.starving < WAITING or wanted.blocked < NOTABLE * outlook.making:
             continue
         yield _finding(outlook, wanted, remote[0], here(run, outlook.process, outlook.loader, wanted))

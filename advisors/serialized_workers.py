@@ -25,6 +25,7 @@ else to see what a part is worth; docs/experiments.md.
 
 from collections.abc import Iterator, Mapping
 
+from gputune.core.figures import MOSTLY
 from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features, Slope
 from gputune.model.company import WaitGrowth
@@ -34,7 +35,6 @@ from gputune.model.turns import by_all, by_one, in_company, in_turn, side_by_sid
 
 CHECKLIST = ("data loading", "1.4")
 
-MOSTLY = 0.5  # of making a batch: a place that is named
 MORE = 1.25  # by which twice the workers would have to help for it to be wrong
 
 
@@ -106,6 +106,7 @@ def _standing(outlook: Outlook) -> str:
     if not told(outlook):
         return ""
     doing = max(outlook.process.making, key=lambda doing: doing.share)
+    # most of making a batch: a place that is named
     return f"; {doing.share:.0%} of making one is at {doing.where or doing.what}" if doing.share >= MOSTLY else ""
 
 

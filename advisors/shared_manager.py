@@ -21,13 +21,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.core.figures import TINY, mean
-from gputune.core.finding import Finding, Speedup
+from gputune.core.finding import HALF, Finding, Speedup
 from gputune.features import SERVED, Features
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.remedies import served
 from gputune.model.replay import LoopSeries, Work
-
-HALF = 0.5  # of what the job computes beside training and workers is surely for these calls
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -104,5 +102,6 @@ def _gain(outlook: Outlook, share: float, computed: float) -> Speedup:
         return replace(outlook.job, fetches=tuple(without(work, share) for work in outlook.job.fetches))
 
     working = max(0.0, share - queued) / max(TINY, 1 - queued)
+    # half of what the job computes beside training and workers is surely for these calls
     all_of_it, half = (beside(seconds).gain(outlook.now, then(working)) for seconds in (computed, HALF * computed))
     return replace(all_of_it, high=max(all_of_it.high, outlook.gain(outlook.now, then(share)).likely)).down_to(half)

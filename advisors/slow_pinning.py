@@ -26,7 +26,7 @@ is `gputune/model/replay.py`.
 from collections.abc import Iterator
 
 from gputune.core.figures import mean
-from gputune.core.finding import WAITING, WORTH_SAYING, Effect, Finding, Speedup
+from gputune.core.finding import HALF, WAITING, WORTH_SAYING, Effect, Finding, Speedup
 from gputune.features import Features
 from gputune.model.pinning import is_picture, left, rate_of, with_fewer_bytes
 from gputune.model.prediction import Outlook, outlooks
@@ -34,7 +34,6 @@ from gputune.model.remade import pinned_less
 
 CHECKLIST = ("1.6", "data loading")
 
-HALF = 0.5  # of pinning: what at least goes where the workers have a copy more to make instead
 NARROW = 0.9  # of the bytes: where more are left, the types are as narrow as can be
 
 
@@ -44,6 +43,7 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         share = left(outlook.loader, as_bytes=True)
         if share > NARROW:
+            # half of pinning: what at least goes where the workers have a copy more to make instead
             speedup = pinned_less(outlook, 0.0, smaller=False).down_to(pinned_less(outlook, HALF, smaller=False))
         else:
             more = left(outlook.loader, as_bytes=False)  # pictures may be no bytes

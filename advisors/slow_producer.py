@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gputune.core.figures import wilson
-from gputune.core.finding import Finding
+from gputune.core.finding import HALF, Finding
 from gputune.features import Features, Process
 from gputune.model.minimum_samples import LEAST_LOOKS
 from gputune.model.offload import made_by_more, share_left_out
@@ -34,7 +34,6 @@ from gputune.model.prediction import interval
 CHECKLIST = ("1.4",)
 
 NOTABLE = 0.15  # of the loop: a queue that is always full makes its reader wait now and then, too
-HALF = 0.5  # of the waiting that is surely gone with twice as many who fill it, if there are CPUs for them
 SEVERAL = 2  # threads beside the training's: whether more of them would be any better, nobody has seen
 TWICE = 2  # times as fast: what is likely of batches that become cheaper; of more who make them, one for each CPU
 WORTH = 1.1  # times the pace that the CPUs must have room for, for more of them to be the advice
@@ -67,6 +66,7 @@ def _finding(run: Features, process: Process, shares: tuple[float, float]) -> Fi
     if full:
         gain = share_left_out(run, process, share)
     fillers = TWICE if full else max(TWICE, math.floor(run.machine.cpus))
+    # half of the waiting that is surely gone with twice as many who fill it, if there are CPUs for them
     gain = gain.down_to(share_left_out(run, process, low * HALF))
     gain = replace(gain, likely=max(gain.low, min(gain.likely, fillers)))
     many = process.fillers >= SEVERAL and not full

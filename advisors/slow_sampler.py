@@ -20,13 +20,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import median
 
-from gputune.core.finding import WAITING, WORTH_SAYING, Finding, Speedup
+from gputune.core.finding import HALF, WAITING, WORTH_SAYING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.prediction import ERROR, Outlook, interval, outlooks, unsteady
 
 CHECKLIST = ("data loading", "preprocessing")
 
-HALF = 0.5  # of its time: what at least goes where it cannot be drawn up ahead; and in one pass, it is none of each
 PASSES = 2  # starts that were seen behind the first, for it to be what comes with each
 
 
@@ -35,6 +34,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if outlook.picking < WAITING * outlook.per_batch:
             yield from _at_starts(run, outlook)
             continue
+        # half of its time: what at least goes where it cannot be drawn up ahead; and in one pass, it is none of each
         gain, half = outlook.with_picked(0.0), outlook.with_picked(HALF)
         if gain.likely >= WORTH_SAYING:
             low, steady = (min(half.likely, end) for end in (gain.low, gain.sure))

@@ -26,11 +26,9 @@ from gputune.core.figures import size
 from gputune.core.finding import WAITING, Finding
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
-from gputune.model.storage import ROOM, Demand, cached, data_set, demand, of_disks, returns
+from gputune.model.storage import NOTABLE, ROOM, Demand, cached, data_set, demand, of_disks, returns
 
 CHECKLIST = ("data loading", "1.2")
-
-NOTABLE = 0.1  # of the time of making a batch in which it waits for storage: below it storage is not what holds it up
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -39,6 +37,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if wanted is None or outlook.starving < WAITING or returns(run, outlook.loader, wanted) is False:
             continue
         wanted = of_disks(run, outlook.process, outlook.loader, wanted)
+        # so much of the time of making a batch in which it waits for storage: below it storage is not what holds it up
         if wanted.waiting < NOTABLE * outlook.making:
             continue
         yield _finding(run, outlook, wanted)

@@ -26,7 +26,7 @@ from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.replay import LoopSeries
-from gputune.model.storage import Demand, demand
+from gputune.model.storage import NOTABLE, Demand, demand
 
 CHECKLIST = ("data loading", "1.3")
 
@@ -34,7 +34,6 @@ OPENS = 0.5  # files a sample: fewer are packs already
 SMALL = 1 << 20  # B a file: reading a megabyte takes tens of times as long as opening it
 MOST, AT_MOST = 0.85, 0.95  # of the time in which a batch is made: samples are still read, decoded and put together
 LEAST_SAVED = 0.67  # of what a file takes at the least: a record of a pack has its price, too
-NOTABLE = 0.1  # of the time in which a batch is made: below it packing buys little
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -43,6 +42,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if wanted is None or outlook.starving < WAITING or not wanted.samples:
             continue
         few = wanted.opens < OPENS * wanted.samples
+        # so much of the time in which a batch is made: below it packing buys little
         if few or (wanted.asked or 0.0) > SMALL * wanted.opens or wanted.handling < NOTABLE * outlook.making:
             continue
         yield _finding(outlook, wanted)

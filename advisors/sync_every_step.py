@@ -22,7 +22,7 @@ Sources: PyTorch documentation, "Performance Tuning Guide: Avoid unnecessary CPU
 
 from collections.abc import Iterator
 
-from gputune.core.finding import Finding
+from gputune.core.finding import HALF, Finding
 from gputune.features import Features, Place, Process
 from gputune.model.minimum_samples import settled
 from gputune.model.overlapping import OverlapStep, gain, lanes
@@ -33,7 +33,6 @@ NOTABLE = 0.03  # of a step spent waiting for results: below it, there is nothin
 COPIES = 0.03  # of a step held by copies: they join host and device as well, so both have to go
 EVERY = 50  # steps between two readings: 2 % of what is saved stays
 SURE = 0.8  # of what is saved: some of it may turn up as waiting elsewhere
-HALF = 0.5  # of it where copies have to be changed as well
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -52,7 +51,7 @@ def _finding(process: Process, step: OverlapStep, places: list[Place]) -> Findin
     saved = step.synced + (step.copying if copies else 0.0)
     then, best = (step.without(saved, pinned=copies, alone=alone) for alone in (False, True))
     kept = then + (step.step - then) / EVERY
-    sure = step.step - (step.step - kept) * (HALF if copies else SURE)
+    sure = step.step - (step.step - kept) * (HALF if copies else SURE)  # of it where copies have to be changed as well
     speedup = gain(process, step.step, sure, kept, best)
     worst = max((p for p in places if p.count >= steps / EVERY), key=lambda p: p.seconds, default=places[0])
     others = sorted({p.where for p in places if p.where != worst.where and p.count >= steps / EVERY})

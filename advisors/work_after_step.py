@@ -42,7 +42,7 @@ from gputune.core.figures import NORMAL, mean
 from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Afterwork, Features, Process
 from gputune.model.loaderless import BEHIND, behind, on_weights, side, unattended
-from gputune.model.offload import left_out, moved_to_workers
+from gputune.model.offload import NOTABLE, left_out, moved_to_workers
 from gputune.model.pauses import AFFORDABLE, rarer
 from gputune.model.workload import device_work
 
@@ -50,7 +50,6 @@ CHECKLIST = ("metric computation", "metric reporting")
 
 LEAST = 20  # steps that were timed: below it, nothing is predicted
 LEAST_STACKS = 12  # of the loop, likewise: how little they tell of a share is in the interval
-NOTABLE = 0.08  # of the loop: a scheduler's step, counters and a progress bar take less
 ONCE = 1  # step, the one with most work behind it, counts as the next one: that came once
 PERIODIC = 0.8  # of the time behind the steps that lies behind those with most: else it comes with each
 APART = 0.25  # of a line's stacks that show a library under it: the rest is its calls in C, which have no frame
@@ -87,6 +86,7 @@ def _after(run: Features, process: Process) -> Iterator[Finding]:
     idle = _for_a_device(run, process)
     stepped = _stepped(clock, process)
     beyond = max(0.0, most - stepped - idle)
+    # so much of the loop: a scheduler's step, counters and a progress bar take less
     notable = NOTABLE * process.loop / process.batches
     if likely >= max(notable, beyond):
         yield _rarer(run, process, apart[0], (sure, likely, highest), every)

@@ -21,7 +21,7 @@ Sources: the checklist of causes in docs/causes.md (preprocessing coupled with t
 from collections.abc import Iterator
 from statistics import median
 
-from gputune.core.finding import Finding
+from gputune.core.finding import HALF, Finding
 from gputune.features import MODEL, Features, Process
 from gputune.model.prediction import ERROR, interval, unsteady
 
@@ -30,7 +30,6 @@ CHECKLIST = ("data loading", "2.1")
 LEAST = 0.05  # of the loop
 PASSES = 3  # gaps, for it to be what comes with each of them, or two
 ALIKE = 1.5  # times as long as each other at the most
-HALF = 0.5  # of it is gone at the least, where it is known what it is; and of it comes with each pass
 NOTHING = 0.1  # of the mean gap
 SPAN = "between"
 
@@ -40,6 +39,7 @@ def advise(run: Features) -> Iterator[Finding]:
         gaps = _gaps(process)
         if not process.loop or not _again(gaps) or process.in_loop.get(SPAN, 0.0) < LEAST * process.loop:
             continue
+        # half of it is gone at the least, where it is known what it is; and of it comes with each pass
         if median(gaps) * len(gaps) >= HALF * sum(process.between) and not _is_of_a_model(process, len(gaps)):
             yield _finding(run, process)
 

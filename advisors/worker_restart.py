@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gputune.core.figures import TINY, mean
+from gputune.core.figures import MOSTLY, TINY, mean
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Epoch, Features, Loader, Process
 from gputune.model.minimum_samples import single
@@ -35,7 +35,6 @@ CHECKLIST = ("data loading",)
 
 LEAST_EPOCHS = 3  # below it, a restart is no habit
 COPIED = 0.7  # of a step: what copying the pages shared since a fork, and beginning cold, took at the most
-MOSTLY = 0.5  # of the epochs: if more of them build a DataLoader of their own, that is what is to change
 
 
 def advise(run: Features) -> Iterator[Finding]:
@@ -46,6 +45,7 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         loader = outlook.loader
         epochs = [e for e in loader.epochs if e.batches]
+        # most of the epochs: if more of them build a DataLoader of their own, that is what is to change
         rebuilt = sum(e.fresh for e in epochs) > MOSTLY * len(epochs)
         lasting = loader.persistent_workers and not rebuilt
         if loader.num_workers and not lasting and len(epochs) >= LEAST_EPOCHS:

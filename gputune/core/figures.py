@@ -8,6 +8,7 @@ from gputune.core.units import NS
 
 NORMAL = 1.96  # standard errors of a 95 % interval
 TINY = 1e-9  # s; nothing here takes less
+MOSTLY = 0.5  # of something: from here on it is called by what most of it is
 
 # NVML's clock event reasons that hold clocks down against the user's will, in words.
 # Source: nvml.h, nvmlClocksEventReasons. Idle (0x1), application clocks (0x2) and display clocks (0x100) are wanted.

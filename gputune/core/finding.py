@@ -137,6 +137,7 @@ def _by_due(due: float | None) -> Severity:
 NO_CHANGE = Speedup(low=1.0, likely=1.0, high=1.0)  # of a risk or an offer that leaves the pace of the run as it is
 WAITING = 0.05  # of the loop in next(): below it no change to a loader can give back what is worth saying
 WORTH_SAYING = 1.05  # predicted samples/s at the low end: below five percent, noise and effort eat the gain
+HALF = 0.5  # of what a change is for: so much is surely gone with it, where nobody has measured how much
 UNUSED = 0.02  # busy share: below it the job does not compute on this device, or a display server alone does
 SOON = 3600.0  # s: nobody may be looking again before then
 TODAY = 86400.0  # s: of what comes later there will be another verdict in time

@@ -29,9 +29,9 @@ from gputune.gathering import Gatherer
 from gputune.host.procfs import read_bytes
 from gputune.host.tree import Tree
 from gputune.launch import family, folders, landlock
+from gputune.launch.run import HZ
 from gputune.sampler.ticker import ROOM, Ticker
 
-HZ = 10.0  # readings a second
 GRACE_S = 10.0  # s after a Ctrl-C for its `finally`
 FIRST_TO_GO = "1000"  # where memory is over, the kernel ends a trial, and all that it has started, before others
 LEFT_OUT = frozenset({"stacks"})  # they cost more than they tell in some seconds
@@ -105,7 +105,7 @@ class LiveStart:
             self._tree = Tree(self._process.pid)
             undone.callback(self._tree.close)
             self._gatherer = Gatherer(mask(plan.command), started)
-            target = Target(self._process.pid, self._tree.pids, rings=Path(self._rings), hz=HZ)
+            target = Target(self._process.pid, self._tree.pids, rings=Path(self._rings), hz=HZ)  # readings a second
             probes = [probe for probe in plugins.names(ROOM) if probe not in LEFT_OUT]
             self._ticker = Ticker(target, hz=HZ, sink=self._take, tree=self._tree, probes=probes)
             undone.pop_all()

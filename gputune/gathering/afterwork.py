@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from gputune.core.figures import MOSTLY
 from gputune.features import MODEL, Afterwork, Interpreted
 from gputune.gathering import sampled
 
@@ -25,7 +26,6 @@ Part: TypeAlias = tuple[str, str, str]  # function, file, line
 Path: TypeAlias = tuple[Part, ...]
 
 LINES = 20  # lines told
-MOSTLY = 0.5  # of the stacks at a line that go through a model: then it is the model's
 NEARLY = 0.9  # of the stacks that train: evaluations may be called elsewhere
 TORCH = "/torch/"
 NO_STEP = ("lr_scheduler.py", "swa_utils.py")  # of torch/optim: what follows an optimizer's step
@@ -183,6 +183,7 @@ class Paths:
                 function=line[0][0],
                 share=count / total,
                 calls=line[1],
+                # most of the stacks at a line that go through a model: then it is the model's
                 side=MODEL if models[line] >= MOSTLY * count else "",
             )
             for line, count in found.most_common(LINES)

@@ -6,12 +6,12 @@ Pure: the recorder shows what it has measured, and is told what to leave with (d
 from collections import deque
 from typing import NamedTuple
 
+from gputune.core.figures import MOSTLY
 from gputune.core.units import NS
 from gputune.features import Features
 from gputune.features.waiting import Use, use
 from gputune.model.minimum_samples import too_few
 
-MOSTLY = 0.5  # of the time: it waits more than it works, and any better loader pays at once
 LOOKS = 100  # kept of a window, however long it is: an hour in steps of 36 s
 
 
@@ -55,6 +55,7 @@ class Starving:
         self.share = (now.waited - before.waited) / ((now.t - before.t) / NS)
         known = now.known - before.known
         busy = (now.worked - before.worked) / known if known > 0 else 0.0
+        # most of the time: it waits more than it works, and any better loader pays at once
         return self.share > MOSTLY and busy < MOSTLY
 
     def reset(self) -> None:

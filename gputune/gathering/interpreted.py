@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from gputune.features import Interpreted
-from gputune.gathering.afterwork import TORCH, Part, Path, foreign, last_of_torch, number, place_of
+from gputune.gathering.afterwork import LINES, TORCH, Part, Path, foreign, last_of_torch, number, place_of
 
 T = TypeVar("T")
 
 PATHS_KEPT = 2000  # different paths kept
-LINES = 20  # told
 PURE = 0.7  # of all looks at a line, in which it holds the interpreter: small tensors' functions come to 0.3
 MIXED = 0.1  # of the stacks below a line that may show torch
 ENTRY, MODULES = ("_call_impl", "_wrapped_call_impl", "__call__"), "torch/nn/modules/module.py"  # of a module

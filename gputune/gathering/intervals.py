@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Hashable
 
-MOSTLY = 0.5  # of the distances: as many are alike where a script counts its rounds
+from gputune.core.figures import MOSTLY
+
 MIN_DISTANCES = 2  # distances, below which one alone would tell
 
 
@@ -40,4 +41,5 @@ class Intervals:
         known = self._distances.get(place, Counter())
         whole = sum(known.values())
         rounds, times = max(known.items(), key=lambda item: item[1], default=(0, 0))
+        # most of the distances: as many are alike where a script counts its rounds
         return rounds if times >= MIN_DISTANCES and times >= MOSTLY * whole else None

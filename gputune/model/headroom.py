@@ -5,11 +5,11 @@ import signal
 from collections.abc import Iterable
 
 from gputune.core.errors import BY_SIGNAL
+from gputune.core.figures import MOSTLY
 from gputune.features import Allocator, Device, Features, Loader, Machine, Process, Trend
 
 NOTABLE = 32e6  # B grown for sure: allocators and imports move by less
 LASTING = 5.0  # s looked at, at the least
-MOSTLY = 0.5  # of the loop: a trend is that of the later half, which then began within the first pass
 KILLED = BY_SIGNAL + signal.SIGKILL  # a shell's status for it: the kernel's, where it counted one for want of memory
 
 
@@ -114,6 +114,7 @@ def _left_of_first(process: Process, loader: Loader) -> float:
         return math.inf
     first = passes[0]
     if len(passes) > 1 or first.complete:
+        # most of the loop: a trend is that of the later half, which then began within the first pass
         return 0.0 if first.seconds > MOSTLY * process.loop else math.inf
     if not loader.samples_in_dataset or not loader.batch_size:
         return math.inf

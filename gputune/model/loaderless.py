@@ -7,10 +7,10 @@ The stacks do, by their lines: what stands below the step's line comes after it,
 import math
 
 from gputune.core.figures import NORMAL, mean
+from gputune.core.finding import HALF
 from gputune.features import Process
 
 LEAST = 20  # stacks of the loop's own work: below it, nobody knows where it lies
-HALF = 0.5  # of that work, surely: then it is told by where most of it is
 
 BEHIND, AHEAD, UNKNOWN = "behind", "ahead", "unknown"
 
@@ -47,6 +47,6 @@ def side(process: Process) -> str:
         return UNKNOWN
     share = behind(process) / own
     margin = NORMAL * math.sqrt(share * (1 - share) / count)
-    if share + margin < HALF:
+    if share + margin < HALF:  # half of that work, surely: then it is told by where most of it is
         return AHEAD
     return BEHIND if share - margin > HALF and process.on_weights is not None else UNKNOWN

@@ -12,6 +12,7 @@ from gputune.model.prediction import CANDIDATES, ERROR, GOOD_ENOUGH, interval, k
 from gputune.model.replay import TYPICAL_PREFETCH, LoopSeries, Work
 from gputune.model.workload import device_work, stretched
 
+NOTABLE = 0.08  # of the loop, in Python beside the model: any loop has counters, a schedule and a progress bar
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own
 
 

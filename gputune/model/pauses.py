@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from gputune.core.figures import TINY, mean
+from gputune.core.figures import MOSTLY, TINY, mean
 from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Features, Place, Process
 from gputune.model.concurrency import changed
@@ -16,7 +16,6 @@ AFFORDABLE = 0.01  # of the loop: a pause that takes less is nobody's problem
 ROUND = (1, 2, 5)  # intervals people type
 OWN = "that of its DataLoader"  # a generator
 EACH = 0.9  # of the steps: with pauses in so many, each step has them
-MOSTLY = 0.5  # of a pause, or of what a rank loses to it: from here on the sentence says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +131,7 @@ def _pauses(process: Process, place: Place, steps: int) -> int:
 def _whose(run: Features, process: Process, span: str) -> str:
     """Return whose loop it is, where other ranks lose little to such pauses: a bar of all of them shows it small."""
     others = [_share(p, span) for p in run.processes if p is not process and p.rank is not None and p.loop > 0]
+    # most of a pause, or of what a rank loses to it: from here on the sentence says so
     alone = others and max(others) < MOSTLY * _share(process, span)
     return f" of rank {process.rank}" if alone and process.rank is not None else ""
 

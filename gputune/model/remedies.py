@@ -15,6 +15,7 @@ from gputune.model.batch_handoff import COPY_RATE, STACK_RATE, STACKED_S
 from gputune.model.prediction import Outlook, in_proportion
 from gputune.model.remade import PREPARED_S, lightened
 from gputune.model.replay import Work
+from gputune.model.storage import NOTABLE
 
 ENOUGH = 30  # stacks in which a batch was made: a share of a half is known to within 0.18 by then (95 %)
 PICKED_S = 0.00005  # s to pick the samples of a small batch out of one tensor, at one call
@@ -23,7 +24,6 @@ BRIEF = 0.0005  # s of the user's own code for one sample: up to here it may be 
 SMALL = 65536  # B of a sample: a call on so little takes about as long as one on nothing
 MADE = 0.1  # of making a batch that is no indexing and collating: with less, its samples are tensors already
 ROOM = 0.5  # of the memory that is free: what of it a data set may take for good
-NOTABLE = 0.1  # of making a batch: from here on calls to another process are a cause by themselves
 OWN, DECODE, TRANSFORM = (frozenset({kind}) for kind in ("own", "decode", "transform"))
 GUIDED = TRANSFORM | {"index", "between", "collate"}  # what can be done for a whole batch as well
 
@@ -46,6 +46,7 @@ def told(outlook: Outlook) -> bool:
 def served(outlook: Outlook) -> float:
     """Return the share of making a batch that is calls to a Manager's process; 0 where that is not surely much."""
     share = sum(doing.share for doing in outlook.process.making if doing.kind == SERVED)
+    # so much of making a batch: from here on calls to another process are a cause by themselves
     much = told(outlook) and wilson(share, outlook.process.making_stacks)[0] >= NOTABLE
     return share if much else 0.0
 

@@ -17,6 +17,7 @@ from gputune.model.replay import LoopSeries, Work
 FULL = 512 * 1024  # B under way at all times at which a disk is at its limit: rate times latency of fast SSDs and of
 #                    network disks alike (3 GB/s x 0.15 ms, 0.5 GB/s x 1 ms)
 LEAST = 8  # sampled batches below which their means say nothing
+NOTABLE = 0.1  # of the time of making a batch: what takes less is not what it waits for
 MISSED = 0.3  # of the bytes from storage in later epochs: from here on the page cache does not hold the data set
 SEEK_S = 0.002  # s for a request at which platters do seek
 NEARLY = 0.7  # of the time in which the disk at its limit works: from here on readers wait for each other

@@ -8,6 +8,7 @@ from gputune.report import attached, ending
 from gputune.report.words import percent
 from gputune.verdict.arbitration import PAUSES
 from gputune.verdict.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
+from gputune.verdict.paced import SETS
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 HOT = 0.5  # share of the stacks outside of next() that makes a place worth naming
@@ -16,7 +17,6 @@ INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py s
 FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
 MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
-SETS = 0.5  # of a delay that shows in the rounds: from here on the thread sets their pace
 THREAD, UNSEEN = "the training thread", "unseen"
 NOTHING = "nothing found that is worth changing"
 STACKS = "stacks"  # the probe that sees it
@@ -83,6 +83,7 @@ def pace(verdict: Verdict) -> str:
     told = [(row.pace, row.pace_error) for row in looping if row.pace is not None and row.pace_error is not None]
     if not told or len(told) < len(looping):
         return ""
+    # so much of a delay that shows in the rounds: from here on the thread sets their pace
     if any(slope - SURE * error > SETS for slope, error in told):
         return THREAD
     if any(slope + SURE * error > SETS for slope, error in told):

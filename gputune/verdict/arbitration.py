@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.core.events import AROUND_LOOP, ENVIRONMENT_SPAN, POLICY_SPAN
+from gputune.core.figures import MOSTLY
 from gputune.core.finding import AROUND, Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
 from gputune.model import rank_team
@@ -16,7 +17,6 @@ from gputune.model.prediction import ERROR
 from gputune.model.workload import device_share, for_others
 
 CLOSE = 1.1  # predictions this near to each other are equally good: the model's error is of that order
-MOSTLY = 0.5  # of what a finding claims: if a better one has taken more than this, the rest is hardly its own
 INSTEAD = "instead."  # evidence: the likely speed-up that a silent rival promised
 
 
@@ -131,6 +131,7 @@ def _waits_alone(run: Features) -> bool:
     if ranks is None:
         return False
     waits = sorted(rank_team.share(process, LOADING.spans) for process in ranks.ranks)
+    # most of what a finding claims: if a better one has taken more than this, the rest is hardly its own
     return waits[(len(waits) - 1) // 2] < MOSTLY * waits[-1]  # at most half of a job's ranks are late
 
 

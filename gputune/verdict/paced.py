@@ -11,11 +11,11 @@ from dataclasses import replace
 from gputune.core.figures import TINY
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Process, Slope
+from gputune.model.turns import SHORT
 from gputune.verdict import arbitration
 
 SHARP = 0.25  # standard error from which on a slope is too blunt to be held against anything
 SETS = 0.5  # a slope that is surely above it is of a thread that sets the pace
-SHORT = 0.9  # of the CPUs: with more in use they are what is waited for
 ROUNDS = 8  # that were slowed down in a row, as the guest has it: a longer pause was never tried
 AT_ITS_PLACE = frozenset({"work-after-step", "preprocessing-in-loop", "host-bound", "small-batch"})
 ON_HOST = AT_ITS_PLACE | {"python-in-step", "anomaly-detection"}  # anywhere in a step, which is one row on a host
@@ -60,6 +60,7 @@ def _is_of_thread(process: Process, finding: Finding, slope: Slope) -> bool:
 
 def _are_short(run: Features) -> bool:
     """Return whether CPUs are."""
+    # so much of the CPUs: with more in use they are what is waited for
     return run.machine.busy is None or run.machine.busy > SHORT * run.machine.cpus
 
 

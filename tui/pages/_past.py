@@ -8,9 +8,9 @@ from gputune.feeds.rows import Curve, Past
 from gputune.tui import words
 from gputune.tui.drawing import CURSOR, Value, ceiling, plot, resample, spark
 from gputune.tui.lines import EMPTY, Canvas, Line, Span, beside, fit, line, titled
+from gputune.tui.pages._history import GAPS
 
 NAME, AXIS, VALUE = 14, 9, 9  # cells beside a curve
-GAPS = 3  # that are named
 TICKS, TICK = 4, 20  # stretches of the axis at the most, and cells of one at the least
 SPANS = (("the last 5 minutes", 300, "%H:%M:%S"), ("the last 2 hours", 7200, "%H:%M"), ("the last day", 86400, "%H:%M"))
 ROLES = {"main": "training", "worker": "workers", "other": "helpers"}
