@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
@@ -22,6 +22,7 @@ import simgpu as simulation
 PATIENCE = 30.0  # s for a child that is about to end, on a machine that does other things as well
 LONGEST_TMPDIR = 60  # bytes; Python appends some 32, torch up to 10 more
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # they end with the test process
+T = TypeVar("T")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 LISTED = Path("/proc/thread-self/children").exists()  # psutil would look at all that run, twice a test
 
@@ -106,17 +107,19 @@ def ray_cluster() -> Iterator[Callable[..., str]]:
         started.shutdown()
 
 
+def wait_until(condition: Callable[[], T], patience: float = 150.0) -> T:
+    """Wait until a condition is true, and return what it came to; after `patience` s the test has failed."""
+    deadline = time.monotonic() + patience
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+    return found
+
+
 @pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Return a function that waits until a condition is true; after `patience` s the test has failed."""
-
-    def wait(condition: Callable[[], object], patience: float = 150.0) -> None:
-        deadline = time.monotonic() + patience
-        while not condition():
-            assert time.monotonic() < deadline, "it never came"
-            time.sleep(0.01)
-
-    return wait
+def eventually() -> Callable[..., object]:
+    """Return what waits until a condition is true."""
+    return wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from gputune.recording import load
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 
 
 @contextmanager
@@ -30,11 +29,7 @@ def served(folder: Path, *options: str) -> Iterator[str]:
         env={n: v for n, v in os.environ.items() if not n.startswith("GPUTUNE_")} | {"GPUTUNE_RACK": "r7"},
     )
     try:
-        until = time.monotonic() + 60
-        while not (folder / "announced").exists():
-            assert process.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until((folder / "announced").exists)
         yield f"unix:{folder / 'a.sock'}"
     finally:
         process.communicate(timeout=60)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from gputune.recording import Recording
 from gputune.report.rejudging import rejudge
 from gputune.verdict.building import to_json
 from gputune.verdict.document import FindingRow, SpeedupRow, Verdict
-from tests.conftest import Run
+from tests.conftest import Run, wait_until
 
 MS = 1_000_000
 BEGAN = 5_000_000 * MS
@@ -174,10 +173,7 @@ def watched(tmp_path: Path) -> Callable[..., Path]:
         )
         assert done.returncode == status, done.stderr
         assert f"export: {name}, in a moment" in done.stderr
-        until = time.monotonic() + PATIENCE
-        while not (tmp_path / "run" / "export.log").exists():
-            assert time.monotonic() < until, "it was never exported"
-            time.sleep(0.05)
+        wait_until((tmp_path / "run" / "export.log").exists)
         return tmp_path / "run"
 
     return call

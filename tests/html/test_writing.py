@@ -6,7 +6,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import making
@@ -15,6 +14,7 @@ import pytest
 from gputune.html import writing
 from gputune.proving import proof
 from gputune.verdict.document import SpeedupRow
+from tests.conftest import wait_until
 
 GPUTUNE = (sys.executable, "-m", "gputune")
 PATIENCE = 120.0  # s that anything may take before a test calls it hung
@@ -106,10 +106,7 @@ def test_without_jinja2_the_hint_can_be_typed(run: Path, command: list[str]) -> 
 
 def page_of(folder: Path) -> str:
     """Return the page that a process of its own writes into a run folder, once it is there."""
-    deadline = time.monotonic() + PATIENCE
-    while not (folder / "report.html").exists():
-        assert time.monotonic() < deadline, "the page never came"
-        time.sleep(0.02)
+    wait_until((folder / "report.html").exists)
     return (folder / "report.html").read_text()
 
 

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gputune.wire.address import Address
+from tests.conftest import wait_until
 
 PATIENCE = 60.0  # s
 
@@ -47,11 +47,8 @@ class Agent:
             stderr=subprocess.PIPE,
             text=True,
         )
-        until = time.monotonic() + PATIENCE
-        while not announced.exists():
-            assert self.process.poll() is None, self.process.stderr.read() if self.process.stderr else ""
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(lambda: announced.exists() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.process.stderr.read() if self.process.stderr else ""
         self.told = json.loads(announced.read_text())
         return self
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from gputune.watching.recorder import revision
 from gputune.watching.recorder.batch import job
 from gputune.watching.recorder.facts import Facts, machine
 from gputune.watching.recorder.revision import Revision, head, script_folder, top_of
+from tests.conftest import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
 Git = Callable[..., str]
@@ -51,11 +51,7 @@ def told(command: tuple[str, ...], cwd: Path) -> dict[str, object]:
     """Return what becomes known of the commit, however long git takes."""
     found = Revision(command, str(cwd))
     first = found.begin()
-    deadline = time.monotonic() + 30
-    while "commit" in first and not (later := found.look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return later["commit"] if "commit" in first else {}  # type: ignore[return-value] # it is an object
+    return wait_until(found.look)["commit"] if "commit" in first else {}  # type: ignore[return-value] # it is an object
 
 
 def test_the_commit_of_the_scripts_folder_wherever_it_is_started_from(git: Git, project: Path, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import wait_until
+
 Maker = Callable[..., Any]
 Act = Callable[[Any, Path], None]  # on the cards, beside the run in this folder
 GPUTUNE = (sys.executable, "-m", "gputune")
@@ -120,9 +122,7 @@ def errors(run: Path) -> list[str]:
 
 def come_to_it(folder: Path) -> None:
     """Wait until the training has come to the step at which it waits for what is done to the card."""
-    until = time.monotonic() + PATIENCE
-    while not (folder / "up").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until((folder / "up").exists)
 
 
 def vanish(cards: Any, folder: Path) -> None:
@@ -252,9 +252,7 @@ def test_children_that_are_forked_beside_timed_steps(machine: Maker) -> None:
 def test_memory_errors_and_mig_slices(machine: Maker) -> None:
     def act(cards: Any, folder: Path) -> None:
         cards.set(mig=1)
-        until = time.monotonic() + PATIENCE
-        while not (folder / "up").exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        come_to_it(folder)
         time.sleep(1.5)  # NVML's count is read once before
         cards.set(ecc=2)
         cards.xid(48)
