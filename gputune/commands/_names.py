@@ -40,6 +40,6 @@ class Name(Kind):
 
 
 def strict(param: click.Parameter) -> None:
-    """Have a parameter refuse an empty name, if it is one that names a file or a folder."""
-    if param.metavar in NAMES or isinstance(param.type, click.Path):
+    """Have a parameter refuse an empty name, if it is one that names a file or a folder; once, however often asked."""
+    if not isinstance(param.type, Name) and (param.metavar in NAMES or isinstance(param.type, click.Path)):
         param.type = Name(param.type)

@@ -125,3 +125,12 @@ def test_what_was_mistyped_leaves_two(gputune: Run, words: tuple[str, ...]) -> N
     assert done.stderr.startswith("error: ")
     assert "\n\nhint: " in done.stderr
     assert done.stdout == ""
+
+
+def test_a_command_may_be_asked_for_ever_so_often() -> None:
+    context = click.Context(cli.group)
+    for _ in range(sys.getrecursionlimit()):
+        command = cli.group.get_command(context, "report")
+    assert command is not None
+    (run,) = (param for param in command.params if param.name == "run")
+    assert run.type.convert("somewhere", run, context) == Path("somewhere")

@@ -17,7 +17,7 @@ from tests.faults.trying import ROOT, Result, results
 
 PLACE = ROOT / ".venvs" / "faults"  # git ignores it
 AT_ONCE = 6  # rows, on two cores: most of them wait for other processes most of the time
-LONGEST = ("hostile", "death", "nvml", "memory", "guest", "weeks", "loaders")  # minutes each: they are begun first
+LONGEST = ("memory", "weeks", "loaders", "death", "guest", "nvml", "hostile")  # minutes each: they are begun first
 TURN = 60.0  # s of a row in a full run
 PIECE = 20  # cases between two lines of the ledger
 ALOUD = 3  # failures of them that are said; the ledger has all

@@ -196,7 +196,7 @@ def _hit(watched: Watched, dice: random.Random) -> tuple[str, object] | None:
 
 def check(watched: Watched, hit: list[tuple[str, object]]) -> None:
     """Look at what became of the training, and of us."""
-    dead = {name for name, way in hit if way in {signal.SIGKILL, signal.SIGTERM}}
+    dead = {name for name, way in hit if way in {signal.SIGKILL, signal.SIGTERM} or (name, way) == ("launcher", OOM)}
     watched.look()
     code = watched.ended(hit)
     err = (watched.home / "err").read_text()

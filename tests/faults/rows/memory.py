@@ -46,7 +46,7 @@ def main():
     loader = DataLoader(Data(), batch_size=BATCH, num_workers=WORKERS, prefetch_factor=PREFETCH)
     for batch in loader:
         (weight - batch[:, :1]).square().mean().backward()
-        time.sleep(0.02)
+        time.sleep(0.01)
         while os.path.exists("hold"): time.sleep(0.02)
 
 if __name__ == "__main__":
@@ -60,7 +60,7 @@ def drawn(dice: random.Random) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return what the training is told, and what is asked of it."""
     workers, prefetch, batch = dice.choice((1, 2, 2)), dice.choice((1, 2, 3)), dice.choice((2, 4, 8))
     size = dice.choice((20_000, 40_000, 100_000))  # numbers of 4 B a sample
-    told = (dice.choice(("fork", "fork", "spawn")), workers, prefetch, batch, size, dice.choice((1, 20, 80)) << 20)
+    told = (dice.choice(("fork", "fork", "fork", "spawn")), workers, prefetch, batch, size, dice.choice((1, 20, 80)) << 20)
     own = {"workers": workers, "prefetch": prefetch, "pin_memory": False, "persistent": False, "batch_size": batch}
     among = [(number, factor) for number in (1, 2, 3, 4) for factor in (1, 2, 4, 8)]
     asked = {
