@@ -60,7 +60,8 @@ def drawn(dice: random.Random) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return what the training is told, and what is asked of it."""
     workers, prefetch, batch = dice.choice((1, 2, 2)), dice.choice((1, 2, 3)), dice.choice((2, 4, 8))
     size = dice.choice((20_000, 40_000, 100_000))  # numbers of 4 B a sample
-    told = (dice.choice(("fork", "fork", "fork", "spawn")), workers, prefetch, batch, size, dice.choice((1, 20, 80)) << 20)
+    method, cache = dice.choice(("fork", "fork", "fork", "spawn")), dice.choice((1, 20, 80)) << 20
+    told = (method, workers, prefetch, batch, size, cache)
     own = {"workers": workers, "prefetch": prefetch, "pin_memory": False, "persistent": False, "batch_size": batch}
     among = [(number, factor) for number in (1, 2, 3, 4) for factor in (1, 2, 4, 8)]
     asked = {
