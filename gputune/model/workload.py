@@ -6,7 +6,7 @@ Wall times become CPU seconds, blocked seconds and a crowd: the form in which th
 import math
 from collections.abc import Iterable
 
-from gputune.core.figures import mean
+from gputune.core.figures import TINY, mean
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.model import storage
 from gputune.model.batch_handoff import delivery_of, hand_over_of, late_of, usual_of
@@ -139,13 +139,14 @@ def step_queued_of(loader: Loader) -> float:
 
     In a step that was timed on both clocks it can only be what neither computing nor a pause explains. The queue is the
     first thread's, the CPU time that of all: it is shared out over as many threads as must have been at work, for one
-    cannot compute and queue for longer than the loop takes.
+    cannot compute and queue for longer than the loop takes, nor compute in a step for longer than that.
     """
     if len(loader.step_cpus) < LEAST_SAMPLED:
         return loader.step_queued
     cpu, per_batch = mean(loader.step_cpus), mean(loader.waits) + mean(loader.steps)
     # 0.1 threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
-    threads = max(1, math.ceil((cpu + loader.step_queued) / per_batch - 0.1)) if per_batch else 1
+    at_work = max((cpu + loader.step_queued) / max(TINY, per_batch), cpu / max(TINY, mean(loader.steps)))
+    threads = max(1, math.ceil(at_work - 0.1))
     explained = cpu / threads + sum(mean(series) for series in loader.pauses.values())
     return min(loader.step_queued, max(0.0, mean(loader.steps) - explained))
 

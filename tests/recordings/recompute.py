@@ -6,7 +6,7 @@
 `pace-W-N` are run N of one loop with W workers whose items wait (`benchmarks/compare_pairs.py`, kind storage-W), on two
 CPUs of which others used 1.9. What 2 or 4 workers bring over 1, and back, is known from the others of the same number.
 `pairs.json` has runs of the zoo and of the lot with what their change realised, in one pair each, beside others who
-used 1.2 of the two CPUs: they are burnt.
+used 1.2 of the two CPUs: they are burnt. `public-NAME` are loops of public scripts (tests/model/test_public_loops.py).
 """
 
 import argparse
