@@ -38,7 +38,7 @@ def test_a_loop_of_seconds_hears_what_one_tensor_brings_it(name: str, realised: 
 
 
 def test_workers_of_a_step_that_has_all_cpus_are_too_many_and_it_is_of_two_threads() -> None:
-    """Without its four workers it is 1.42 to 1.55 times as fast. Two threads were once taken for one: x1.18 was said."""
+    """Without its four workers it is 1.42 to 1.55 times as fast. Two threads taken for one, x1.18 was said."""
     loop = outlook("makemore")
     workers, gain = loop.fewer_workers() or (None, None)
     assert workers == 0
