@@ -287,6 +287,8 @@ class Gatherer:
         told = [
             t.features(until, self.host, self.stacks, ranks=ranks, learns=learns, ended_by_signal=by) for t in heard
         ]
+        disturbed = frozenset[int]().union(*(t.meetings.disturbed for t in heard))
+        told = [replace(p, meetings=tuple(m for m in p.meetings if m.number not in disturbed)) for p in told]
         processes = [self._with_making(t, process) for t, process in zip(heard, told, strict=True)]
         processes.sort(key=lambda p: (p.rank if p.rank is not None else -1, p.pid))
         unseen = [g for g in self._guests.values() if g.state == "none" and g.role == "main"]

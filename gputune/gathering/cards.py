@@ -98,7 +98,8 @@ class Cards:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
-        self.by_uuid: dict[str, str] = {}
+        self.by_uuid: dict[str, str] = {}  # as CUDA tells them, of devices and of MIG instances
+        self.parted: set[str] = set()  # in MIG mode: NVML counts all instances together, as it does processes on them
         self._cards: dict[str, Card] = {}
         self._errors: dict[str, Errors] = {}
 
@@ -127,8 +128,12 @@ class Cards:
         return set(self.names) | set(self._errors)
 
     def name(self, fields: Mapping[str, object]) -> None:
-        """Take a device's name, and its UUID."""
-        index = str(fields.get("index"))
+        """Take a device's name, and the UUIDs of itself and its instances."""
+        index, instances = str(fields.get("index")), fields.get("instances")
         self.names[index] = str(fields.get("name"))
         if fields.get("uuid"):
             self.by_uuid[str(fields["uuid"])] = index
+        if fields.get("mig"):
+            self.parted.add(index)
+        for uuid in instances if isinstance(instances, list) else ():
+            self.by_uuid["GPU-" + str(uuid).removeprefix("MIG-")] = index

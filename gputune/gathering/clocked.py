@@ -136,6 +136,11 @@ class Clocked:
             self._parts.step(record.c)
 
     @property
+    def settles(self) -> bool:
+        """Return whether the step told last is the last one of those that do not speak."""
+        return self._gaps == WARM_UP
+
+    @property
     def warm(self) -> bool:
         """Return whether the step told last is of those that speak: the first ones load libraries and kernels."""
         return self._gaps > WARM_UP

@@ -276,13 +276,14 @@ class HostMeans:
     def _device(self, index: str, started: int, until: int) -> Device:
         card, errors = self._cards.card(index), self._cards.errors(index)
         meter = self._meters.get(index, Meter())
-        others = {pid: value for pid, value in self._others(index).items() if value > 0}
+        whole = index not in self._cards.parted
+        others = {pid: value for pid, value in self._others(index).items() if value > 0 and whole}
         return Device(
             index=index,
             name=self._cards.names.get(index, "unknown device"),
             busy=self.mean("gpu.busy", index),
-            memory_used=_whole(self.most("gpu.memory.used", index)),
-            memory_total=_whole(self.last("gpu.memory.total", index)),
+            memory_used=_whole(self.most("gpu.memory.used", index)) if whole else None,
+            memory_total=_whole(self.last("gpu.memory.total", index)) if whole else None,
             clock=card.clock.value if self._is_read("gpu.clock.sm", index) else None,
             clock_max=self.last("gpu.clock.sm.max", index),
             throttled=card.throttled if self._is_read("gpu.throttle", index) else {},
@@ -291,10 +292,10 @@ class HostMeans:
             power_default=self.last("gpu.power.limit.default", index),
             temperature=self.most("gpu.temperature", index),
             others=others,
-            others_memory=_whole(self.mean("gpu.others.memory", index)),
+            others_memory=_whole(self.mean("gpu.others.memory", index)) if whole else None,
             jobs_busy=self.mean("gpu.job.busy", index),
             jobs_memory=_whole(self.mean("gpu.job.memory", index)),
-            memory=self.trend("gpu.memory.used", index),
+            memory=self.trend("gpu.memory.used", index) if whole else None,
             idle=meter.idle(started, until),
             energy=meter.energy(until),
             idle_power=meter.idle_power,

@@ -20,6 +20,7 @@ from gputune.core.figures import half_wilson
 from gputune.core.sample import Guest, Json, Open
 from gputune.core.units import NS
 from gputune.features import (
+    DeviceStep,
     Drawn,
     Filing,
     Frame,
@@ -336,8 +337,11 @@ class TrainingProcess:
         self._clocked.take(record)
         if record.kind == SEGMENT and record.code & SegmentCode.HELD:
             self.disturbed(record.t0)
+            self.meetings.held(record.t0)
         if record.kind == GAP:
             self.meetings.idled(record)
+            if self._clocked.settles:
+                self._backlog.settled(record.t1)
             if self._clocked.warm:
                 self._gaps.append(record.a / NS)
                 self._works.append(record.b / NS)
@@ -436,7 +440,16 @@ class TrainingProcess:
         self._infers = infers
         self._latest = dict(self.ledger.inclusive)
         self._loop_end = max(self._loop_end, record.t1)
-        self._backlog.looped(record.t1)
+        paused = sum(self._latest.get(name, 0) for name in (*STOPPING, "loader.start"))
+        self._backlog.looped(record.t1, self._over(record), paused)
+
+    def _over(self, record: Record) -> int | None:
+        """Return how many steps are over with a batch, or a step where no loader gives any; None of what ends none."""
+        if not self._rounds.by_batches:
+            return self._rounds.count
+        if record.kind != BATCH:
+            return None
+        return self._rounds.came(ends=bool(record.code & BatchCode.END))
 
     def _iterator(self, record: Record) -> None:
         loader = self._loaders.get(record.b)
@@ -725,7 +738,7 @@ class TrainingProcess:
         for spans in (totals, inclusive, in_loop) if hidden else ():
             spans["collective"] = spans.get("collective", 0.0) + hidden
         totals["step"] -= hidden
-        timed = self._clocked.told
+        timed = self._device_step
         self._awaited(totals, inclusive, in_loop)
         self._queued(totals, inclusive, in_loop)
         for name in in_loop.keys() & STOPPING:  # what lies in them is told by words of its own
@@ -888,6 +901,12 @@ class TrainingProcess:
             return 0.0
         stood = (end - self.stops.running(self.open.t0)) / NS
         return stood if stood >= least else 0.0
+
+    @property
+    def _device_step(self) -> DeviceStep | None:
+        """Return what the device's clock said of a step, and how long one takes that was not timed."""
+        timed, mean = self._clocked.told, self._backlog.mean_step
+        return timed if timed is None or mean is None else replace(timed, mean=mean / NS)
 
     @property
     def _in_its_loop(self) -> bool:

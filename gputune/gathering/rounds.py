@@ -16,6 +16,7 @@ class Rounds:
         self.steps = 0  # of all optimizers
         self.last = 0  # ns, of a step
         self.beats: list[float] = []  # s between the first steps
+        self._come = 0  # batches
         self._passes = 0  # backward passes before any batch and any step
         self._by_optimizer: Counter[int] = Counter()
 
@@ -28,6 +29,12 @@ class Rounds:
         self.steps += 1
         if optimizer in self._by_optimizer or len(self._by_optimizer) <= TOGETHER:
             self._by_optimizer[optimizer] += 1
+
+    def came(self, *, ends: bool) -> int:
+        """Take a batch, or that a pass over them `ends`; return how many steps are over by then."""
+        over = self._come
+        self._come += not ends
+        return over
 
     def backward(self) -> bool:
         """Take a backward pass; return whether it is what repeats, where nobody makes steps or asks for batches."""

@@ -56,8 +56,9 @@ class Meetings:
         self._rounds = 0
         self._stepped = 0
         self._iterations = (0, 0)  # first and last of DDP's that was told
-        self._counted = (0, 0)  # batches when these were
-        self._batches = 0
+        self._counted = ((0, 0), (0, 0))  # batches, and steps of optimizers, by then
+        self._batches = self._made = 0
+        self._holds: deque[int] = deque(maxlen=ROUNDS_KEPT)  # ns of the host: when the device was held back on purpose
         self._inside = 0  # ns at DDP's meetings, of the sampled ones
         self._sampled = 0
 
@@ -74,6 +75,15 @@ class Meetings:
         """Take a GAP record: how long the device had nothing to do around a next()."""
         self._idles.append((record.t0, record.t1, record.a))
 
+    def held(self, t: int) -> None:
+        """Learn that the device was held back on purpose at `t` (ns): all ranks stand for that in this round."""
+        self._holds.append(t)
+
+    @property
+    def disturbed(self) -> frozenset[int]:
+        """Return the numbers of the rounds in which it was."""
+        return frozenset(r.meeting.number for r in self._reduced if any(r.began <= t <= r.over for t in self._holds))
+
     def called(self, record: Record) -> None:
         """Take a collective span of the training thread."""
         call = _Call(record.t0, record.t1, record.d, record.b, record.c)
@@ -83,7 +93,8 @@ class Meetings:
     def reduced(self, record: Record) -> None:
         """Take a RENDEZVOUS record: DDP's reduction of the step before."""
         first = self._iterations[0] or record.a
-        self._counted = (self._counted[0] if self._iterations[0] else self._batches, self._batches)
+        now = self._reached(record.t1)
+        self._counted = (self._counted[0] if self._iterations[0] else now, now)
         self._iterations = (first, record.a)
         self._inside += 0 if record.code & RendezvousCode.ON_DEVICE else record.t1 - record.t0
         self._sampled += 1
@@ -109,6 +120,11 @@ class Meetings:
         )
         self._reduced.append(_Round(began, record.t0, record.t1, meeting))
 
+    def _reached(self, t: int) -> tuple[int, int]:
+        """Return how many batches, and steps of optimizers, there were by `t` (ns): rounds of devices are told late."""
+        batches = self._batches - len(self._waits) + bisect_right(self._waits, t, key=lambda wait: wait[1])
+        return batches, self._made - len(self._steps) + bisect_right(self._steps, t)
+
     def _stood(self, record: Record) -> None:
         """Take a round of the device's clock, by what its stream stood for the other ranks."""
         meeting = SyncRound(
@@ -127,6 +143,7 @@ class Meetings:
     def step(self, record: Record) -> None:
         """Take the end of an optimizer step: the calls before it are one round."""
         self._steps.append(record.t1)
+        self._made += 1
         if not self._calls:
             return
         before = [call for call in self._calls if call.t0 < record.t1]
@@ -173,12 +190,13 @@ class Meetings:
 
     @property
     def rounds(self) -> int:
-        """Return how many there were, those that were not timed included: as many for each batch as between two."""
+        """Return how many there were, not timed ones included: as many for each batch, or step, as between two."""
         if not self._reduced:
             return self._rounds
-        batches = self._counted[1] - self._counted[0]
+        (batches, steps), (later, more) = self._counted
         rounds = self._iterations[1] - self._iterations[0]
-        return round(self._batches * rounds / batches) if batches else self._iterations[1]
+        total, between = (self._batches, later - batches) if self._batches else (self._made, more - steps)
+        return round(total * rounds / between) if between else self._iterations[1]
 
     @property
     def out_of_sight(self) -> float:

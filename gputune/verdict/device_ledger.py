@@ -7,7 +7,6 @@ never worked off in one go.
 
 from collections.abc import Mapping
 
-from gputune.core.events import STOPPING
 from gputune.features import Process
 from gputune.model.workload import stood
 
@@ -27,7 +26,7 @@ def device_ledger(process: Process) -> Mapping[str, float]:
     timed = process.device_step
     if timed is None or timed.whole <= 0:
         return {}
-    whole = _mean_step(process) or timed.whole
+    whole = timed.mean or timed.whole  # work takes those that were timed as long as all others, gaps do not
     left, found = whole, {}
     met = stood(process) or timed.standing  # the steps timed are mostly the first, in which others may be late less
     wanted = [(COPIES, timed.copying), (COMMUNICATION, met), (OTHER, timed.crossing)]
@@ -40,13 +39,3 @@ def device_ledger(process: Process) -> Mapping[str, float]:
     found[STARVED] = left * timed.starved / rest if rest > 0 else 0.0
     found[HOST_BOUND if timed.compute is not None else UNKNOWN] = left - found[STARVED]
     return {part: found[part] / whole for part in PARTS if found.get(part, 0.0) > 0}
-
-
-def _mean_step(process: Process) -> float:
-    """Return the s of a mean step of all that the loop had, its pauses left out.
-
-    Work and copies take the steps that were timed as long as all others. The gaps do not: these are few steps, most
-    of them from the loop's begin, and a host that stands still for a moment does so in the others.
-    """
-    pauses = sum(process.in_loop.get(name, 0.0) for name in (*STOPPING, "loader.start"))
-    return max(0.0, process.through - pauses) / process.steps if process.steps else 0.0

@@ -97,3 +97,19 @@ def test_without_a_device_a_pause_stands_for_nothing() -> None:
     found.looped(NS)
     found.paused(KEY, NS, 2 * NS)
     assert found.stood(KEY) == 0
+
+
+def test_a_mean_step_is_one_of_those_behind_the_first_with_pauses_left_out() -> None:
+    """Two steps of a second, and ten of 10 ms, the device 30 ms behind; in the seventh something is written for 50."""
+    found = Backlog()
+    found.note({"n": "device"})
+    assert found.mean_step is None
+    t, pauses = 0, 0
+    for number, took in enumerate([1000, 1000, 10, 10, 10, 10, 60, 10, 10, 10, 10, 10]):
+        t, pauses = t + took, pauses + (took - 10 if took == 60 else 0)
+        found.take(gap(t, 30))
+        if number == 1:
+            found.settled(t * MS)
+        found.looped(t * MS - 1)  # the optimizer's step, where batches are what counts
+        found.looped(t * MS, number + 1, pauses * MS)
+    assert found.mean_step == pytest.approx(10 * MS)

@@ -113,6 +113,18 @@ def test_clocks_and_throttling_count_only_while_the_device_works(host) -> None:
     assert device.busy == pytest.approx(0.6)
 
 
+def test_of_a_card_in_mig_mode_nvml_tells_what_all_instances_do(host) -> None:
+    """Their memory is not that of the one which a job has, and who is on another one takes nothing of it."""
+    host.note({"n": "device", "index": 1, "name": "A", "uuid": "GPU-1", "mig": True, "instances": ["MIG-77", "MIG-78"]})
+    for t in range(1, 30):
+        for name, value in (("memory.used", 5e9), ("memory.total", 80e9), ("others.memory", 4e9), ("others.busy", 1.0)):
+            read(host, f"gpu.{name}", t * NS, value, "1")
+    (device,) = host.devices()
+    assert (device.memory_used, device.memory_total, device.memory, device.others_memory) == (None,) * 4
+    assert device.others == {}
+    assert {host.indices[uuid] for uuid in ("GPU-1", "GPU-77", "GPU-78")} == {"1"}  # as CUDA tells them
+
+
 def test_the_link_is_the_best_that_was_seen_while_the_device_worked(host) -> None:
     for t, busy, gen in ((1, 0.0, 5), (2, 0.9, 2), (3, 0.9, 3), (4, 0.0, 1)):
         read(host, "gpu.busy", t, busy, "0")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import CALM_PARTS, QUEUED_BITS, Kind, RendezvousCode, SpanCode
+from gputune.core.events import CALM_PARTS, QUEUED_BITS, Kind, RendezvousCode, SegmentCode, SpanCode
 
 
 def called(story, took: float, number: int, size: int = 1000) -> None:
@@ -208,3 +208,26 @@ def test_rounds_that_nobody_timed_are_counted(story) -> None:
             stood(story, number, host=2, own=20, apart=5)
     (process,) = story.features().processes
     assert process.rounds == pytest.approx(71, abs=1)
+
+
+def test_rounds_of_a_loop_without_batches_are_counted_by_its_steps(story) -> None:
+    """A device is five steps behind, and what it would tell of the last ones is not heard any more."""
+    code, ends = RendezvousCode.ON_DEVICE | RendezvousCode.STOOD, []
+    for number in range(1, 41):
+        story.at += 9
+        ends.append(story.at)
+        story.step(1)
+        if number > 5:
+            end = ends[number - 6]
+            story.record(Kind.RENDEZVOUS, end - 10, end, code=code, a=number - 5, d=9_000_000, e=1_000_000, c=4)
+    (process,) = story.features().processes
+    assert process.rounds == 40
+
+
+def test_a_round_in_which_a_device_was_held_back_on_purpose_says_nothing(story) -> None:
+    story.step()
+    for number in range(1, 9):
+        if number == 6:
+            story.record(Kind.SEGMENT, story.at + 0.5, story.at + 1, code=SegmentCode.HELD, a=1, c=1, e=20_000_000)
+        stood(story, number, host=2, own=20, apart=25 if number == 6 else 5)
+    assert [m.number for m in told(story)] == [4, 5, 7, 8]

@@ -79,6 +79,6 @@ def test_no_part_takes_more_than_is_left() -> None:
 
 
 def test_gaps_are_those_of_all_steps_and_not_of_the_few_that_were_timed() -> None:
-    """These are 20 ms long, for the host was slow at first; the loop has 10 ms for a step, and a pause beside them."""
-    told = device_ledger(replace(process(0.004, whole=0.020), loop=13.0, in_loop={"checkpoint": 3.0}))
+    """These are 20 ms long, for the host was slow just then; a mean step of the loop takes 10."""
+    told = device_ledger(process(0.004, whole=0.020, mean=0.010))
     assert told == pytest.approx({"compute": 0.4, "copies": 0.2, "host-bound": 0.4 * 13 / 14, "starved": 0.4 / 14})
