@@ -232,6 +232,32 @@ def test_a_device_that_falls_behind_is_seen_to_and_needs_no_hold(watched: Callab
     assert all(part.a == pytest.approx(12_000_000, rel=0.05) for part in parts)
 
 
+EARLIER = (
+    HOST
+    + """
+from torch.cuda.streams import Stream
+earlier = Stream()
+for batch in DataLoader(Quick(), batch_size=1):
+    for _ in range(20):
+        torch.cuda.work(1)
+        earlier.synchronize()
+        earlier = Stream()
+"""
+)
+
+
+def test_a_host_that_waits_for_earlier_work_alone_leaves_the_device_none_the_less_to_do(
+    watched: Callable[..., Any], fake_torch: Path
+) -> None:
+    """The device is never more than two pieces behind, and never without one: a step is worked off in one go."""
+    run = watched(EARLIER, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    whole = [part for part in run.records(Kind.SEGMENT) if part.c == 1 and not part.e]  # the host was never late
+    assert len(whole) > 20
+    assert [part.a for part in whole] == pytest.approx([20_000_000] * len(whole), rel=0.03)  # of one a short hold is
+    waits = [step.b for step in run.records(Kind.DEVICE)]
+    assert sorted(waits)[len(waits) // 2] > 15_000_000
+
+
 TURNS = """
 import time, torch
 from torch.utils.data import DataLoader

@@ -92,7 +92,7 @@ end()
 
 RANKS = """
 import torch.distributed as dist
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 how, late = settings
 rank, wide = int(os.environ["RANK"]), 2048
 def books():
@@ -105,6 +105,8 @@ part = lambda: nn.Sequential(nn.Linear(wide, 4 * wide), nn.GELU(), nn.Linear(4 *
 if how == "fully_shard":
     model = nn.Sequential(*(fully_shard(part()) for _ in range(4)))
     fully_shard(model)
+elif how == "FullyShardedDataParallel":
+    model = FullyShardedDataParallel(nn.Sequential(*(FullyShardedDataParallel(part()) for _ in range(4))))
 else:
     model = nn.parallel.DistributedDataParallel(nn.Sequential(*(part() for _ in range(4))), device_ids=[rank])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -198,6 +200,8 @@ def test_waiting_for_another_card_of_the_process_is_no_compute(machine: Maker, h
     [
         ("fully_shard", 0.0),
         ("fully_shard", 0.12),
+        ("FullyShardedDataParallel", 0.0),
+        pytest.param("FullyShardedDataParallel", 0.12, marks=pytest.mark.long),
         pytest.param("DistributedDataParallel", 0.12, marks=pytest.mark.long),
     ],
 )

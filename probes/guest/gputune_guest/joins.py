@@ -3,6 +3,8 @@
 A read (`.item()`), a blocking copy or a synchronization joins the two lanes: before it the host queues, in it it waits,
 after it the device has nothing queued. What is queued between two joins is a segment. If the device comes to a segment
 only when the host has queued all of it, it works it off without a gap: then its time is its work, and nothing else.
+A wait for something that was queued long before, as of FSDP for weights that are let go, joins nothing: the device goes
+on with what was queued since. Such a *pass* parts a segment into pieces, each of which has to be queued in time.
 Where a segment is more than the device's queue holds, a step is now and then divided further (dividing.py), at places
 where nobody waits.
 """
@@ -63,13 +65,14 @@ class Step:
             "meetings",
             "number",
         ),
-        *("returned", "start", "target", "tried"),
+        *("passes", "returned", "start", "target", "tried"),
     )
 
     def __init__(self, start):
         self.start = start
         self.end = self.following = None
         self.joins = []  # what the thread waited in
+        self.passes = []  # (segment, mark, host ns of its end) of waits after which the device went on
         self.copies = []  # (mark before, mark after, B) of copies that nobody waited for
         self.crossings = []  # (mark before, mark after) of what it waits for other devices in (peers.py)
         self.meetings = []  # the same of what it waits for other ranks in (standing.py)
@@ -95,6 +98,7 @@ class Step:
                 found.append(join.after)
         for before, after, *_ in self.copies + self.crossings + self.meetings:
             found += [before, after]
+        found += [mark for _, mark, _ in self.passes]
         for hold in (*self.held.values(), *filter(None, [self.tried])):
             found += [hold.before, hold.after]
         if self.backed is not None:
@@ -121,8 +125,9 @@ class Step:
 
     def settle(self):
         """Learn that the device is through with the step: what is still ahead of it is on another stream than this."""
-        if not all(after.event.query() for _, after in self.crossings + self.meetings):
-            self.crossings, self.meetings, self.lost = [], [], True
+        marks = [after for _, after in self.crossings + self.meetings] + [mark for _, mark, _ in self.passes]
+        if not all(mark.event.query() for mark in marks):
+            self.crossings, self.meetings, self.passes, self.lost = [], [], [], True
 
     def behind(self, low):
         """Return by how many ns the device was behind the host at the start."""
@@ -146,6 +151,8 @@ class Step:
             waited[join.copy] += min(late, join.t1 - join.before.t)
             if join.after is not None:
                 copied += max(0, join.after.at - join.before.at)
+        for _, mark, t1 in self.passes:
+            waited[False] += min(max(0, mark.at + low - mark.t), t1 - mark.t)
         return copied, waited[0], waited[1]
 
     def edges(self):
@@ -185,12 +192,20 @@ class Step:
                     continue
                 begin = hold.after
                 held = begin.at - hold.before.at
-            elif begin is None or begin.at + low < end.done:  # a host that stood before the mark left a gap there
+            elif not self._in_one_go(n, begin, end, low):
                 continue
             beside = self.copies + self.crossings + self.meetings
             inside = sum(after.at - before.at for before, after, *_ in beside if t <= before.t <= end.t)
             took = max(0, end.at - begin.at - inside)
             yield n, t, end.t, took, self._behind_pass(t, end, took), held
+
+    def _in_one_go(self, segment, begin, end, low):
+        """Return whether the device came to each piece of it when the host had queued all of that."""
+        for mark in [mark for part, mark, _ in self.passes if part == segment] + [end]:
+            if begin is None or begin.at + low < mark.done:  # a host that stood before the mark left a gap there
+                return False
+            begin = mark
+        return True
 
     def _behind_pass(self, t, end, took):
         """Return how many of the `took` ns of a segment, queued from `t` on, came behind the backward pass."""
@@ -204,11 +219,12 @@ class Meeting:
 
     def __init__(self, clock):
         self.clock = clock
+        self.deputy = None  # the thread that waits in the training thread's place, for what was queued long before
 
     def before(self, copy=False):
         """Mark what the thread is about to wait for. Returns the step, None where none is timed."""
         step = self.clock.current
-        if step is None or step.inside is not None or spans.get_ident() != here.trainer:
+        if step is None or step.inside is not None or spans.get_ident() not in {here.trainer, self.deputy}:
             return None
         came = now()
         try:
@@ -236,8 +252,10 @@ class Meeting:
                 join.after = self.clock.mark()
             if not waited:
                 step.copies.append((join.before, join.after, size))
-            else:
+            elif join.copy or (self.deputy is None and join.before.event.query()):
                 self._join(step, join)
+            else:
+                self._pass(step, join)
         except Exception as error:
             self.clock.failed(error)
         self.clock.spent += now() - join.t1
@@ -258,6 +276,12 @@ class Meeting:
             self._join(step, join)
         except Exception as error:
             self.clock.failed(error)
+
+    def _pass(self, step, join):
+        if len(step.passes) < 512:  # of a step, as of crossings
+            step.passes.append((len(step.joins), join.before, join.t1))
+        else:
+            step.lost = True
 
     def _join(self, step, join):
         # 31 joins of one that is divided: a bit of a record's field for each segment

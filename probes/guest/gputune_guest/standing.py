@@ -292,6 +292,27 @@ def stand(original, gathered=0):
     return wrapping.traced(original, before, after)
 
 
+def aside(original):
+    """Wrap what is done on other streams, and may have the host wait: a stand goes on, or rather begins, behind it."""
+
+    def before(_args, _kwargs):
+        mine = here
+        if mine is None or spans.silent:
+            return None
+        opened = mine.opened
+        mine.close()
+        spans.meeting.deputy = spans.get_ident()  # in a backward pass a thread of the engine's
+        return mine, opened
+
+    def after(begun, _result, _error):
+        mine, opened = begun
+        spans.meeting.deputy = None
+        if opened is not None:
+            mine.open(opened[1])
+
+    return wrapping.traced(original, before, after)
+
+
 def over(original):
     """Wrap what is done with weights, or gradients, as soon as what was waited for is there: the stand is over."""
 
@@ -305,6 +326,9 @@ def over(original):
 def _hook_flat(module):
     for name in ("_pre_forward_unshard", "_pre_backward_hook", "_post_backward_final_callback"):
         patching.patch(module, name, gather)
+    patching.patch(module, "_unshard", aside)
+    for name in ("_prefetch_handle", "_finalize_params"):
+        patching.patch(module, name, over)
 
 
 def _hook_group(module):
