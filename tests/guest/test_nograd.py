@@ -103,3 +103,12 @@ def test_a_block_is_an_evaluation_where_it_comes_seldom_and_calls_a_model(
     assert all(span.t1 - span.t0 >= 1_000_000 for span in spans)
     places = {note["id"]: note["where"] for note in run.notes("site")}
     assert {places[span.a] for span in spans} <= {f"train.py:{WHERE}"}
+
+
+@pytest.mark.parametrize(("every", "told"), [(1, 0), (2, 5)])
+def test_a_teacher_comes_with_every_batch_of_which_several_steps_may_be_made(
+    watched: Callable[..., Any], every: int, told: int
+) -> None:
+    pytest.importorskip("torch")
+    loop = f"for n in torch.utils.data.DataLoader(range(12)): n % {every} or block(), step(), step()\n"
+    assert len(watched(CODE + loop).healthy().spans(SpanCode.EVALUATION)) == told

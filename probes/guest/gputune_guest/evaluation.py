@@ -8,8 +8,8 @@ Nobody says "evaluation", so it is concluded, and doubt means that there was non
 - A step or a backward pass in between says that training goes on: the phase is closed where it was last seen to be one
   (at the end of an inner iterator, or at a batch that came with gradients off), or forgotten. That is the frozen
   teacher in eval mode.
-- A phase with neither an iterator in it nor gradients off counts only if it comes less often than every step, which
-  a generator put into eval mode for each discriminator step does not.
+- A phase with neither an iterator in it nor gradients off counts only if it comes less often than every step, and than
+  every batch, of which several steps may be made. A generator put into eval mode for each discriminator step does not.
 
 - A phase between `eval()` and `train()` in a script that takes no batches from a loader is a rollout if its model is
   first called with fewer samples than the training learns from at a time: a policy takes what its environments have at
@@ -31,7 +31,8 @@ now = ring.now
 local = spans.local
 here = ring.here
 
-SELDOM = 2  # steps of the first optimizer between two phases that nothing else confirms
+SELDOM = 2  # steps of the first optimizer, or batches, between two phases that nothing else confirms
+NOWHERE = 0, 0, 0  # as `reached` returns, before anything was trained
 ROLLOUT = "rollout"  # of a phase where these are loaded: such scripts let a model act to get what it learns from
 ENVIRONMENTS = ("gymnasium", "gym", "pettingzoo", "dm_env", "envpool", "isaacgym", "mujoco", "pyspiel", "torchrl")
 
@@ -40,7 +41,7 @@ _callers = {}  # id of a user's code object that lay around a step or a training
 _looks = 0
 _trains = set()  # ids of loaders between whose batches a step was made
 first_optimizer = None  # what step.py keeps of it
-_steps_before = 0  # at the end of the last phase that had no iterator in it
+_before = NOWHERE  # what was reached at the end of the last phase that had no iterator in it
 _born = 0  # iterators that came to life or began again so far
 _phases = 0  # that opened so far
 _early = None  # the states of random generators before an iterator that may open a phase was constructed
@@ -125,7 +126,7 @@ def _kind():
 
 
 def _close(t1, confirmed=False, surely=False):
-    global _steps_before
+    global _before
     mine, here.phase = here.phase, None
     mine.let_go()
     ring.since(0)
@@ -133,7 +134,19 @@ def _close(t1, confirmed=False, surely=False):
         drawing.end(mine.look, surely)
         ring.record(SPAN, EVALUATION, mine.t0, t1, mine.site)
     if not mine.seen:
-        _steps_before = steps()
+        _before = reached()
+
+
+def reached():
+    """Return how far the training is: its steps, the birth of the iterator that serves it, and batches of that."""
+    last = here.last
+    return (steps(), 0, 0) if last is None else (steps(), last.born, last.count)
+
+
+def is_seldom(before):
+    """Return whether what comes now, and came when `before` was reached, comes neither every step nor every batch."""
+    made, born, count = reached()
+    return made - before[0] >= SELDOM and (born, count) != (before[1], before[2] + 1)
 
 
 def steps():
@@ -237,7 +250,7 @@ def _mode(training, frame):
     if spans.get_ident() != here.trainer or spans.silent:
         return
     if training and here.phase is not None:
-        _close(now(), confirmed=steps() - _steps_before >= SELDOM, surely=True)
+        _close(now(), confirmed=is_seldom(_before), surely=True)
     elif not training and here.phase is None:
         _open(now(), _born + 1, not sys.modules["torch"].is_grad_enabled(), frame)
         if here.last is None and forward.may_hook():
@@ -251,9 +264,10 @@ def _leave():
 
 
 def _forked():
-    global _steps_before, _born, _early, _looks, _phases, first_optimizer
+    global _before, _born, _early, _looks, _phases, first_optimizer
     first_optimizer = _early = None
-    _steps_before = _born = _looks = _phases = 0
+    _before = NOWHERE
+    _born = _looks = _phases = 0
     _callers.clear()
     _trains.clear()
 

@@ -1,11 +1,12 @@
 """An evaluation with neither a loader nor `eval()`: a block with gradients off, inside which a model is called.
 
-It counts only where it comes less often than every step: a teacher, a generator's sample for the discriminator and an
-average of the weights come with each. Blocks of a millisecond and less are none. Whether a model is called in a block
-is looked at the first times that its place comes by: by a forward hook common to all modules that takes itself back at
-the first call (as in `forward.py`; none once anything is compiled, and then such a block is not told). A place inside
-which a backward pass runs is none either: an optimizer that calls a closure (LBFGS) has gradients off around it. Nor is
-a place that came before the first step and before any loader: there a policy acts, and that is what is learnt from.
+It counts only where it comes less often than every step, and every batch, of which several steps may be made: a
+teacher, a generator's sample for the discriminator and an average of the weights come with each. Blocks of a
+millisecond and less are none. Whether a model is called in a block is looked at the first times that its place comes
+by: by a forward hook common to all modules that takes itself back at the first call (as in `forward.py`; none once
+anything is compiled, and then such a block is not told). A place inside which a backward pass runs is none either: an
+optimizer that calls a closure (LBFGS) has gradients off around it. Nor is a place that came before the first step and
+before any loader: there a policy acts, and that is what is learnt from.
 """
 
 import sys
@@ -23,12 +24,12 @@ _block = None  # the outermost one that the training thread is in
 
 
 class _Place:
-    """Where blocks begin: `calls` a model or not, looks that are `left`, steps when the last came, and was told."""
+    """Where blocks begin: `calls` a model or not, looks that are `left`, where the last came, and steps when told."""
 
-    __slots__ = ("calls", "left", "steps", "told")
+    __slots__ = ("calls", "last", "left", "told")
 
     def __init__(self):
-        self.calls, self.left, self.steps, self.told = False, TRIES, 0, -1
+        self.calls, self.left, self.last, self.told = False, TRIES, evaluation.NOWHERE, -1
 
 
 class _Block:
@@ -77,8 +78,7 @@ def _entered(frame):
 
 
 def _is_seldom(place):
-    steps = evaluation.steps()
-    return steps - place.steps >= evaluation.SELDOM or steps == place.told
+    return evaluation.is_seldom(place.last) or evaluation.steps() == place.told
 
 
 def _left():
@@ -87,14 +87,14 @@ def _left():
     t1 = now()
     block, _block = _block, None
     _let_go(block)
-    place, steps = block.place, evaluation.steps()
-    seldom, place.steps = _is_seldom(place), steps
+    place, at = block.place, evaluation.reached()
+    seldom, place.last = _is_seldom(place), at
     if here.passes != block.passes:  # it trains inside, with gradients on again: an optimizer that calls a closure
         place.calls, place.left = False, 0
         return
     # 1_000_000 ns: a shorter block is none
     if place.calls and seldom and evaluation.phases() == block.phases and t1 - block.t0 >= 1_000_000:
-        place.told = steps
+        place.told = at[0]
         drawing.end(block.look)
         ring.record(SPAN, EVALUATION, block.t0, t1, evaluation.site(block.frame))
 
