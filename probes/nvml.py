@@ -175,6 +175,7 @@ def _note(device: NvmlDevice) -> Note:
             "name": clean(device.name, NAME),
             "uuid": clean(device.uuid, NAME),
             "mig": device.mig,
+            "instances": [clean(uuid, NAME) for uuid in device.instances],
         },
     )
 

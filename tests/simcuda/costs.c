@@ -52,7 +52,10 @@ static double attention_ns(const char *name, uint64_t blocks, uint64_t threads, 
 }
 
 /* at::cuda::spin_kernel(int64_t cycles), of torch.cuda._sleep */
-static double spin_ns(void **arguments) { return *(int64_t *)arguments[0] * 1e3 / card(current)->param[P_clock_max]; }
+static double spin_ns(void **arguments) { /* as long on however few multiprocessors */
+    const struct device *d = card(current);
+    return *(int64_t *)arguments[0] * 1e3 / d->param[P_clock_max] * multiprocessors(d) / MULTIPROCESSORS;
+}
 
 double kernel_ns(const char *name, uint64_t blocks, uint64_t threads, void **arguments, double *tensor, double *dram) {
     if (strstr(name, "spin_kernel")) return *dram = 0, spin_ns(arguments);

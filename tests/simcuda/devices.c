@@ -10,13 +10,24 @@
 static int visible[DEVICES], visible_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static const char *called(const struct device *d, int slice, char *out, int size) { /* the UUID of a card, or of its slice */
+    if (slice) sim_slice(d, out, size);
+    else snprintf(out, size, "%s", d->uuid);
+    return out;
+}
+
 static int named(const char *word, size_t length) { /* the card that an index or (the beginning of) a UUID means, or -1 */
     struct state *s = sim_state();
-    char *end;
-    if (length > 4 && !strncasecmp(word, "GPU-", 4)) {
+    char *end, uuid[64];
+    if (length > 8 && !strncasecmp(word, "MIG-GPU-", 8)) { /* the old form: that of the card, and which slice */
+        word += 4, length = strcspn(word, "/,");
+    }
+    int slice = !strncasecmp(word, "MIG-", 4);
+    if (length > 4 && (slice || !strncasecmp(word, "GPU-", 4))) {
         int found = -1;
         for (int i = 0; i < s->devices; i++) {
-            if (strncasecmp(word, s->device[i].uuid, length)) continue;
+            if (slice > s->device[i].param[P_mig]) continue;
+            if (strncasecmp(word, called(&s->device[i], slice, uuid, sizeof uuid), length)) continue;
             if (found >= 0) return -1; /* the beginning of several */
             found = i;
         }
@@ -50,10 +61,14 @@ int device_count(void) { return pthread_once(&once, see), visible_count; }
 int card_of(int device) { return visible[device]; }
 struct device *card(int device) { return &sim_state()->device[visible[device]]; }
 
+/* In MIG mode a card is its slice, however it was asked for. */
+int multiprocessors(const struct device *d) { return d->param[P_mig] ? (int)d->param[P_slice_sms] : MULTIPROCESSORS; }
+
 static void uuid_of(const struct device *d, char *out) {
     int digits = 0;
+    char uuid[64];
     memset(out, 0, 16);
-    for (const char *c = d->uuid + 4; *c && digits < 32; c++) {
+    for (const char *c = called(d, d->param[P_mig], uuid, sizeof uuid) + 4; *c && digits < 32; c++) {
         if (*c == '-') continue;
         char digit[2] = {*c, 0};
         ((unsigned char *)out)[digits / 2] |= strtol(digit, NULL, 16) << (digits % 2 ? 0 : 4);
@@ -66,11 +81,12 @@ API cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
     const struct device *d = card(device);
     memset(p, 0, sizeof *p);
-    snprintf(p->name, sizeof p->name, "%s", d->name);
+    int64_t room = sim_room(d);
+    snprintf(p->name, sizeof p->name, "%s%s", d->name, d->param[P_mig] ? " MIG" : "");
     uuid_of(d, p->uuid.bytes);
-    p->totalGlobalMem = d->param[P_memory_total] - d->param[P_memory_reserved];
+    p->totalGlobalMem = room - d->param[P_memory_reserved];
     p->major = 8, p->minor = 0; /* on 9.0 torch takes attention to cuDNN graphs, which are not there */
-    p->multiProcessorCount = 132, p->warpSize = 32;
+    p->multiProcessorCount = multiprocessors(d), p->warpSize = 32;
     p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;

@@ -132,8 +132,8 @@ API cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     if (error) return error;
     const struct device *d = card(current);
     int64_t used = sim_used(card_of(current));
-    *total = d->param[P_memory_total] - d->param[P_memory_reserved];
-    *free_bytes = d->param[P_memory_total] > used ? d->param[P_memory_total] - used : 0;
+    *total = sim_room(d) - d->param[P_memory_reserved];
+    *free_bytes = sim_room(d) > used ? sim_room(d) - used : 0;
     return cudaSuccess;
 }
 

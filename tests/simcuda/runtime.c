@@ -69,7 +69,7 @@ static cudaError_t make_context(int device) {
     int got = sim_open(card_of(device));
     if (got) return because(got);
     struct device *d = card(device);
-    if (sim_used(card_of(device)) > d->param[P_memory_total]) return sim_close(card_of(device)), fail(cudaErrorMemoryAllocation);
+    if (sim_used(card_of(device)) > sim_room(d)) return sim_close(card_of(device)), fail(cudaErrorMemoryAllocation);
     int first = 1;
     for (int i = 0; i < DEVICES; i++) first &= !contexts[i];
     if (first) atexit(leave);

@@ -51,6 +51,7 @@ void begin(void);                         /* reads the environment, once */
 int device_count(void);
 int card_of(int device);
 struct device *card(int device); /* not locked: for parameters */
+int multiprocessors(const struct device *d);
 
 /* streams.c */
 struct queue *queue_of(cudaStream_t stream);

@@ -72,6 +72,7 @@ static double manned(double ns) { return ns > 2 * START_NS ? 1 - START_NS / ns :
 cudaError_t put_busy_kernel(struct queue *q, double ns, const char *name, struct use use) {
     int64_t started = now();
     ns = (opt.kernel_us > 0 ? opt.kernel_us * 1000 : ns) * opt.scale;
+    ns = ns * MULTIPROCESSORS / multiprocessors(card(q->device));
     if (q->graph) return graph_add(q->graph, KERNEL, ns, 0, name), cudaSuccess;
     struct item item = {.kind = KERNEL, .left = (int64_t)(ns + 0.5)};
     double at_work = 1000 * manned(ns);

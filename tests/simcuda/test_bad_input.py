@@ -197,6 +197,39 @@ def test_a_card_by_its_uuid(machine: Maker) -> None:
     assert (verdict["device"]["count"], verdict["unused"]) == (1, [])
 
 
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # what torch says in C as memory runs out, it says with the time
+SLICE = """
+told = torch.cuda.get_device_properties(0)
+print(torch.cuda.device_count(), told.name, told.multi_processor_count, told.total_memory >> 20)
+train(each=lambda n: time.sleep(0.05))
+try: torch.empty(42 << 30, dtype=torch.uint8, device=device)
+except torch.OutOfMemoryError: print("no room", flush=True)
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    "wish", ["MIG-f1a9a1e0-0000-4000-8000-000000000001", "MIG-GPU-51a9a1e0-0000-4000-8000-000000000001/1/0"]
+)
+def test_a_mig_slice(machine: Maker, wish: str) -> None:
+    def parted(devices: int) -> Any:
+        made = machine(devices)
+        made.cards.set(1, mig=1)
+        return made
+
+    ended, verdict, report = both(parted, SLICE, devices=2, env={"CUDA_VISIBLE_DEVICES": wish, **QUIET})
+    assert ended.status == 0
+    assert ended.out.startswith("1 Simulated GPU MIG 60 40448")
+    assert "no room" in ended.out
+    assert (verdict["device"]["count"], verdict["unused"], verdict["failures"]) == (1, [], [])
+    assert [row["why"] for row in verdict["unavailable"]] == [
+        "device 1 is in MIG mode: its utilisation is not measurable"
+    ]
+    assert verdict["out_of_memory"][0]["total_bytes"] == 40448 << 20
+    assert "GPU 1" in report
+    assert not {row["id"] for row in verdict["findings"]} & {"small-batch", "room-to-share", "shared-device"}
+
+
 def test_a_model_over_two_cards(machine: Maker) -> None:
     code = 'train("cuda:0", "cuda:1", each=lambda n: time.sleep(0.05))\n'  # NVML is asked now and then who is on a card
     _, verdict, _ = both(machine, code, devices=2)

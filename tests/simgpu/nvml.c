@@ -46,7 +46,7 @@ static nvmlReturn fault(const char *function, int device, int64_t *value) {
     return code;
 }
 
-/* `d` locked, or return why not. MIG instances answer for their parent. */
+/* `d` locked, or return why not. MIG instances answer for their parent, but for their name and memory. */
 #define ENTER_VALUE(h, value)                                                                                          \
     struct handle *handle = (h);                                                                                       \
     if (!refcount) return UNINITIALIZED;                                                                               \
@@ -147,7 +147,8 @@ nvmlReturn nvmlDeviceGetName(struct handle *h, char *out, unsigned size) {
 }
 nvmlReturn nvmlDeviceGetUUID(struct handle *h, char *out, unsigned size) {
     ENTER(h);
-    snprintf(out, size, "%s%s", h->mig ? "MIG-" : "", d->uuid + (h->mig ? 4 : 0));
+    if (h->mig) sim_slice(d, out, size);
+    else snprintf(out, size, "%s", d->uuid);
     LEAVE(SUCCESS);
 }
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
@@ -175,8 +176,8 @@ nvmlReturn nvmlDeviceGetUtilizationRates(struct handle *h, struct rates *out) {
 
 struct memory { u64 total, free, used; };
 struct memory_v2 { unsigned version; u64 total, reserved, free, used; };
-static void memory(const struct device *d, struct memory_v2 *out) {
-    out->total = d->param[P_memory_total], out->reserved = d->param[P_memory_reserved], out->used = 0;
+static void memory(const struct device *d, int mig, struct memory_v2 *out) {
+    out->total = mig ? sim_room(d) : d->param[P_memory_total], out->reserved = d->param[P_memory_reserved], out->used = 0;
     for (int i = 0; i < PROCS; i++)
         if (d->procs[i].pid) out->used += d->procs[i].memory + (d->procs[i].ghost ? 0 : d->param[P_context]);
     out->free = out->total - out->reserved - out->used;
@@ -185,7 +186,7 @@ nvmlReturn nvmlDeviceGetMemoryInfo(struct handle *h, struct memory *out) {
     int64_t forced = 0;
     ENTER_VALUE(h, &forced);
     struct memory_v2 all;
-    memory(d, &all);
+    memory(d, h->mig, &all);
     *out = (struct memory){all.total, all.free, all.used + all.reserved};
     if (forced) out->total = out->used = forced;
     LEAVE(SUCCESS);
@@ -193,7 +194,7 @@ nvmlReturn nvmlDeviceGetMemoryInfo(struct handle *h, struct memory *out) {
 nvmlReturn nvmlDeviceGetMemoryInfo_v2(struct handle *h, struct memory_v2 *out) {
     int64_t forced = 0;
     ENTER_VALUE(h, &forced);
-    memory(d, out);
+    memory(d, h->mig, out);
     if (forced) out->total = out->used = forced;
     LEAVE(SUCCESS);
 }

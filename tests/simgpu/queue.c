@@ -3,6 +3,7 @@
 #include "sim.h"
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct proc *enter(int device, int *why) { /* locked unless NULL */
@@ -165,6 +166,10 @@ static int64_t used(const struct device *d) {
     return total;
 }
 
+int64_t sim_room(const struct device *d) { return d->param[d->param[P_mig] ? P_slice_memory : P_memory_total]; }
+
+void sim_slice(const struct device *d, char *out, int size) { snprintf(out, size, "MIG-f%s", d->uuid + 5); }
+
 int sim_open(int device) { /* SIM_OOM: no room for the context */
     struct device *d = sim_lock(device);
     if (!d) return SIM_BAD;
@@ -185,8 +190,8 @@ void sim_close(int device) {
 int sim_alloc(int device, int64_t bytes) { /* negative bytes give back */
     struct device *d = sim_lock(device);
     struct proc *p = d ? sim_mine(device) : NULL;
-    if (p && bytes > 0 && used(d) + bytes > d->param[P_memory_total]) sim_reap(sim_state(), INT64_MAX); /* of the dead */
-    int ok = !p ? SIM_BAD : bytes > 0 && used(d) + bytes > d->param[P_memory_total] ? SIM_OOM : SIM_OK;
+    if (p && bytes > 0 && used(d) + bytes > sim_room(d)) sim_reap(sim_state(), INT64_MAX); /* of the dead */
+    int ok = !p ? SIM_BAD : bytes > 0 && used(d) + bytes > sim_room(d) ? SIM_OOM : SIM_OK;
     if (ok == SIM_OK) p->memory = p->memory + bytes > 0 ? p->memory + bytes : 0;
     if (d) sim_unlock(device);
     return ok;

@@ -75,7 +75,7 @@ struct proc {
     X(memory_total) X(memory_reserved) X(context) X(clock_sm) X(clock_max) X(clock_mem) X(clock_mem_max) X(throttle)   \
     X(power_idle) X(power_busy) X(power_limit) X(temperature) X(gen) X(gen_max) X(width) X(width_max) X(ecc) X(mig)    \
     X(pid_offset) X(rate_pinned) X(rate_pageable) X(gpm) X(lost) X(fields) X(compute_mode) X(power_default)            \
-    X(rate_link) X(latency_link)
+    X(rate_link) X(latency_link) X(slice_sms) X(slice_memory)
 
 enum param {
 #define X(name) P_##name,
@@ -167,6 +167,8 @@ int64_t sim_tail(int device, int stream, uint64_t *done);
 int sim_fetch(int device, int stream, uint64_t number, struct item *out);
 int sim_open(int device);
 void sim_close(int device);
+int64_t sim_room(const struct device *d); /* B that all processes on it may have: in MIG mode those of its one slice */
+void sim_slice(const struct device *d, char *out, int size); /* the UUID of that */
 int sim_alloc(int device, int64_t bytes);
 int64_t sim_used(int device);
 

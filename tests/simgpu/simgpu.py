@@ -224,7 +224,7 @@ class Cards:
 
     Parameters are the names in sim.h: clocks in MHz, power in mW, memory in B, `throttle` NVML's bit mask, `lost`,
     `mig`, `gpm` and `fields` 0 or 1, `compute_mode` NVML's number, `gen` and `width` of the PCIe link, `pid_offset`
-    what is added to every pid.
+    what is added to every pid, `slice_sms` and `slice_memory` what the one instance of a card in MIG mode has.
     """
 
     def __init__(self, path: Path) -> None:

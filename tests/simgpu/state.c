@@ -50,6 +50,7 @@ static void defaults(struct device *d, int index, int64_t now) {
     p[P_rate_pinned] = 24000000000LL, p[P_rate_pageable] = 6000000000LL;
     p[P_rate_link] = 200000000000LL, p[P_latency_link] = 20000; /* ns: between cards */
     p[P_gpm] = 1, p[P_fields] = 1;
+    p[P_slice_sms] = 60, p[P_slice_memory] = 40LL << 30; /* in MIG mode, as 3g.40gb: one slice of a card is modelled */
     snprintf(d->name, sizeof d->name, "Simulated GPU");
     snprintf(d->uuid, sizeof d->uuid, "GPU-51a9a1e0-0000-4000-8000-%012x", index);
     d->energy_at = now;
