@@ -99,3 +99,16 @@ def test_a_device_that_copies_between_its_kernels_does_not_wait_for_launches(lau
     fewer = replace(process, device_step=replace(timed, copying=0.003))
     (finding,) = advise(replace(found, processes=(fewer,)))
     assert finding.speedup.likely == pytest.approx(20 / 8, rel=0.01)
+
+
+@pytest.mark.parametrize(("update", "likely"), [(0.0, 4.0), (0.0038, 20 / 3.8)])
+def test_an_optimizers_shortest_kernels_go_with_their_launches(launching, update: float, likely: float) -> None:
+    """Of 5 ms on the device 3.8 are the optimizer's, in kernels that run for a fifth of what launching them takes."""
+    found = launching()
+    (process,) = found.processes
+    timed = DeviceStep(
+        timed=100, whole=0.020, starved=0.0, copying=0.0, compute=0.005, read_waits=0.0, copy_waits=0.0, update=update
+    )
+    process = replace(process, optimizing=400 * 0.018, device_step=timed)
+    (finding,) = advise(replace(found, processes=(process,)))
+    assert finding.speedup.likely == pytest.approx(likely, rel=0.01)
