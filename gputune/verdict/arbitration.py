@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.core.events import AROUND_LOOP, ENVIRONMENT_SPAN, POLICY_SPAN
-from gputune.core.figures import MOSTLY
+from gputune.core.figures import MOSTLY, mean
 from gputune.core.finding import AROUND, Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
 from gputune.model import rank_team
@@ -193,14 +193,16 @@ def _inside(run: Features, loops: Sequence[Process]) -> list[float]:
 def _device_share(run: Features, process: Process) -> float:
     """Return the share of a process's loop in which its device works, as its clock says, which is read between steps.
 
-    Where one pass ends and another begins nobody reads it: there the device idles, unless NVML saw it busier than that.
+    Steps that were timed work as long as others; they need not wait as long for their batches. Where one pass ends and
+    another begins nobody reads it: there the device idles, unless NVML saw it busier than that.
     """
     known = min((_busy(device) for device in run.devices), default=0.0)
     others = for_others(run, process) * process.batches / process.loop  # a kernel that waits for another rank spins
     if not process.works:
         return max(0.0, known - others)
-    worked, idled = sum(process.works), sum(process.gaps)
-    inside = worked / (worked + idled) if worked + idled else 0.0
+    worked, idled, timed = mean(process.works), mean(process.gaps), process.device_step
+    whole = worked + idled if timed is None or timed.mean is None else max(worked, timed.mean)
+    inside = worked / whole if whole else 0.0
     epochs = [epoch for loader in process.loaders if loader.training for epoch in loader.epochs if epoch.batches]
     between = sum(epoch.start + epoch.picking + epoch.first_wait + epoch.shutdown for epoch in epochs) / process.loop
     return max(0.0, min(inside, max(known, inside * max(0.0, 1 - between))) - others)

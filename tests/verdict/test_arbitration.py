@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gputune.core.finding import NO_CHANGE, Finding, Speedup
-from gputune.features import Device, Epoch, Features, Loader, Machine, Process, SyncRound
+from gputune.features import Device, DeviceStep, Epoch, Features, Loader, Machine, Process, SyncRound
 from gputune.verdict.arbitration import CLOSE, GROUPS, ceiling, claimed, settle, uncovered
 
 
@@ -173,6 +173,15 @@ GPU = Device(index="0", name="A", busy=0.8)
 )
 def test_nothing_makes_a_device_busier_than_busy(about, most) -> None:
     assert ceiling(about) == pytest.approx(most)
+
+
+def test_steps_that_were_timed_work_as_long_as_others_and_need_not_wait_as_long() -> None:
+    timed = DeviceStep(
+        timed=20, whole=0.1, starved=0.01, copying=0.0, compute=0.08, read_waits=0.0, copy_waits=0.0, mean=0.2
+    )
+    about = run(devices=(GPU,), works=(0.09,) * 20, gaps=(0.01,) * 20)
+    about = replace(about, processes=tuple(replace(p, device_step=timed) for p in about.processes))
+    assert ceiling(about) == pytest.approx(0.2 / 0.09)
 
 
 def test_a_busy_machine_takes_no_seconds_from_what_is_wrong_with_the_run() -> None:
