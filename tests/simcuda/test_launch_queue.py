@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +46,7 @@ def told(machine: Any, *settings: object) -> tuple[dict[str, float], float, str]
     """Return the share of each word of the ledger's loop, that of standing in launches by the script, the report."""
     (machine.folder / "train.py").write_text(TRAINING)
     verdict, run = machine.folder / "verdict.json", machine.folder / "run"
-    watch = [Path(sys.executable).with_name("gputune"), "watch", "--json", verdict, "--out", run]
+    watch = [sys.executable, "-m", "gputune", "watch", "--json", verdict, "--out", run]
     done = subprocess.run(
         [*watch, "--", machine._simcuda.PYTHON, machine.folder / "train.py", json.dumps(settings)],
         env=machine.environment(queue=96),
