@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gputune.core.events import BatchCode, FetchCode, IteratorCode, Record
+from gputune.core.events import STOPPING, BatchCode, FetchCode, IteratorCode, Record
 from gputune.core.figures import mean
 from gputune.core.sample import Json
 from gputune.core.units import NS
@@ -185,7 +185,7 @@ class LoaderState:
         self._steps_seen += 1
         if self._steps_seen > WARM_UP and not record.code & BatchCode.UNTIMED:
             self._keep(wait, gap, pauses)
-            paused = sum(pauses.values()) if pauses else 0
+            paused = sum(ns for name, ns in pauses.items() if name in STOPPING)  # copies and reads are the step's
             self.filled.round(gap, wait - picking, paused)
             self.lone.batch(record, gap, paused)
             self._picks.append(picking / NS)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from gputune.core.events import STOPPING
 from gputune.core.figures import NORMAL, TINY, deviation_of_mean, mean
 from gputune.core.finding import MOST_TIMES, Speedup
 from gputune.features import Epoch, Features, Loader, Machine, Process
@@ -220,7 +221,7 @@ class MeasuredLoop:
         rounds = self.loader.filled
         if len(rounds) < LEAST_SAMPLED or not self.now.workers:
             return None
-        paused = sum(mean(series) for series in self.loader.pauses.values())
+        paused = sum(mean(series) for name, series in self.loader.pauses.items() if name in STOPPING)
         usual, ready = mean(self.loader.unfilled), mean(rounds)
         error = NORMAL * deviation_of_mean(rounds)
         if self._behind > error:  # a host's rounds are not the loop's

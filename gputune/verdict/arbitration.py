@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputune.core.events import AROUND_LOOP, ENVIRONMENT_SPAN, POLICY_SPAN
-from gputune.core.figures import MOSTLY, mean
+from gputune.core.figures import MOSTLY, TINY, mean
 from gputune.core.finding import AROUND, Finding, Speedup
 from gputune.features import Device, Features, Loader, Process
 from gputune.model import rank_team
@@ -157,7 +157,7 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     if group is None or not group.hidden or finding.id in FILLING:
         return finding
     inside = group is HOST or finding.id in COPIED
-    limit, gain, what = ceiling(run, inside=inside), finding.speedup, "the device's idle time"
+    limit, gain, what = ceiling(run, inside=inside, less=_merged(finding)), finding.speedup, "the device's idle time"
     if group is LOADING and (waited := rank_team.ceiling(run, group.spans)) < limit:
         limit, what = waited, "what the ranks wait for together"
     if gain.high <= limit * (1 + ERROR):
@@ -168,15 +168,21 @@ def uncovered(run: Features, finding: Finding) -> Finding:
     return replace(finding, speedup=cut, share_lost=min(finding.share_lost, 1 - 1 / max(1.0, cut.likely)), basis=basis)
 
 
-def ceiling(run: Features, *, inside: bool = False) -> float:
+def _merged(finding: Finding) -> float:
+    """Return the share of the loop that a device works now and no more then: kernels for which one takes the place."""
+    return finding.evidence.get("merged_s", 0.0) / max(TINY, finding.evidence.get("step_s", 0.0))
+
+
+def ceiling(run: Features, *, inside: bool = False, less: float = 0.0) -> float:
     """Return the speed-up that would keep the device busy all the time, endless where no device was measured.
 
+    A change may leave it `less` to do, a share of the loop.
     Of several processes the one whose device idles most counts: which of them a finding means is not known here.
     The device's clock is read between steps; with `inside`, what it idles inside of them counts as well.
     """
     loops = [process for process in run.processes if process.loop > 0 and process.batches]
     shares = [_device_share(run, process) for process in loops] + (_inside(run, loops) if inside else [])
-    share = min(shares, default=0.0)
+    share = min(shares, default=0.0) - less
     return 1 / share if share > 0 else float("inf")
 
 

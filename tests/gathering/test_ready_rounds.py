@@ -2,7 +2,7 @@
 
 import pytest
 
-from gputune.core.events import DelayCode, Kind, Record
+from gputune.core.events import DelayCode, Kind, Record, SpanCode
 from gputune.gathering.ready_rounds import ReadyRounds
 
 MS = 1_000_000
@@ -103,3 +103,23 @@ def test_what_workers_may_have_idled_is_counted() -> None:
     rounds(filled, 0.02, 0.010)
     filled.stood(stood(4))  # two more than leave either of the two one to make
     assert filled.idle == pytest.approx(0.010)
+
+
+def test_reading_a_result_in_each_step_is_a_part_of_it(story) -> None:
+    """On a device the training is held up only where it does so: where the host waits for the device at each end."""
+    story.loader(num_workers=2, prefetch_factor=2)
+    story.iterator(workers=2)
+
+    def rounds(count: int, wait: float) -> None:
+        for _ in range(count):
+            story.at += 3
+            story.span(SpanCode.SYNC, 2)
+            story.batch(wait=wait)
+
+    rounds(40, 10)
+    story.record(Kind.DELAY, story.at, story.at + 30, code=DelayCode.STANDS, a=1, d=3)
+    story.at += 30
+    rounds(4, 0.1)
+    (loader,) = story.features().processes[0].loaders
+    assert loader.filled == pytest.approx((0.0051, 0.0051))
+    assert loader.unfilled == pytest.approx((0.015, 0.015), rel=0.01)

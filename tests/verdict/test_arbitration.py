@@ -203,6 +203,12 @@ def test_a_larger_batch_may_bring_more_than_the_devices_idle_time() -> None:
     assert uncovered(busy, finding("host-bound", 4.0)).speedup.likely == pytest.approx(2.0)
 
 
+def test_kernels_that_go_with_their_launches_leave_a_device_less_to_do() -> None:
+    busy = run(devices=(replace(GPU, busy=0.5),))
+    fused = finding("host-bound", 4.0, evidence={"merged_s": 0.1, "step_s": 1.0})
+    assert uncovered(busy, fused).speedup.likely == pytest.approx(1 / 0.4)
+
+
 def test_to_read_a_number_less_often_is_the_cheapest_of_equal_changes() -> None:
     found = [finding("preprocessing-in-loop", 1.5), finding("sync-every-step", 1.45)]
     assert [f.id for f in settle(run(), found)] == ["sync-every-step"]
