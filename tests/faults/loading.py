@@ -58,7 +58,8 @@ def forecast(asked: dict[str, Any]) -> dict[str, object]:
     own = setting(**asked["own"])
     among = [replace(own, num_workers=workers, prefetch_factor=prefetch) for workers, prefetch in asked["among"]]
     wanted = max((each for each in among if not limits.refuses(each)), key=limits.more, default=own)
-    held, shm, worker = seen(who, wanted, asked["batches"])
+    each = asked["batches"] // own.num_workers  # of each worker: it touches more and more of what it shares
+    held, shm, worker = seen(who, wanted, each * wanted.num_workers)
     who.close()
     own_held = (first.memory or 0) - own_files
     return {
@@ -93,8 +94,7 @@ def profiled(who: Starter, batches: int) -> tuple[Start, int]:
 def seen(who: Starter, wanted: LoaderSetting, batches: int) -> tuple[int, int, object]:
     """Return the PSS and the B of /dev/shm that a start holds with full queues, while its training stands in a step.
 
-    After as many batches as in the profile, for workers touch more and more of what they share. PSS without files:
-    whoever else on the machine has torch takes a part of those, and leaves it.
+    After so many batches. PSS without files: whoever else on the machine has torch takes a part of those.
     """
     live: LiveStart = who.live(who.plan(seconds=LATE_S), "wanted", wanted)
     try:
