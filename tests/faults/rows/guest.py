@@ -59,7 +59,7 @@ def functions() -> list[str]:
 
 
 ALL = functions()
-QUICK, FULL, SHARE = 132, len(ALL) * len(SETTINGS) * len(METHODS), 8
+QUICK, FULL, SHARE = 99, len(ALL) * len(SETTINGS) * len(METHODS), 8
 SECONDS = 500.0
 TRAIN = """
 import sys; sys.path.insert(0, {here!r}); import faulty; del sys.path[0]
