@@ -25,6 +25,7 @@
 #include <structmember.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define INTERFACE 7 /* here.py asks for this number: an older build beside newer Python is not used */
 
@@ -38,7 +39,7 @@
 #define MAP_POPULATE 0
 #endif
 
-enum { BATCH = 1, STEP = 4, BACKWARD = 7, PICK = 14, DELAY = 21 }; /* words.py */
+enum { BATCH = 1, FETCHED = 2, STEP = 4, BACKWARD = 7, PICK = 14, DELAY = 21 }; /* words.py */
 enum { END = 1, FAILED = 2, APART = 8, STANDS = 1, SLOWS = 2 }; /* words.py */
 enum { LOOK = 500000 };                     /* ns between two looks at what lies ready */
 enum { MARK_AT = 64, RECORD = 64 };         /* docs/ring.md */
@@ -85,6 +86,9 @@ typedef struct {
     long long slots, wanted, patience;
     long long slowed, slow, slow_of, block; /* rounds that are held up, for how many ns, of whom, and which: see `slow` */
     char trouble;
+    long long plain; /* batches that a worker makes, of the next ones, that nobody looks at closer: see `quick` */
+    ns made_to;      /* when the last of these was made */
+    int schedstat;   /* descriptor of the worker's own, or -1 */
 } Here;
 
 /* Ask for memory that is about to be touched, all at once: one after the other it would be waited for as often. */
@@ -92,7 +96,7 @@ typedef struct {
 
 static PyTypeObject *known_type, *here_type;
 static PyObject *method_type;                     /* types.MethodType, which the limited API does not name */
-static PyObject *task_info, *outstanding, *shape; /* names of attributes */
+static PyObject *task_info, *outstanding, *shape, *collated, *took, *samples; /* names of attributes */
 static PyObject *cut;                             /* takes our frames out of an exception's traceback: wrapping.py */
 
 static ns
@@ -197,7 +201,8 @@ here_init(PyObject *self, PyObject *args, PyObject *kwargs)
     assign(&here->buffer, Py_None);
     assign(&here->writer, Py_None);
     assign(&here->lies, Py_None);
-    here->wanted = here->slowed = 0;
+    here->wanted = here->slowed = here->plain = here->made_to = 0;
+    here->schedstat = -1;
     here->trouble = 0;
     forget(here);
     return 0;
@@ -451,6 +456,9 @@ static PyMemberDef here_members[] = {
     {"slow_of", T_LONGLONG, offsetof(Here, slow_of), 0, NULL},
     {"block", T_LONGLONG, offsetof(Here, block), 0, NULL},
     {"trouble", T_BOOL, offsetof(Here, trouble), 0, NULL},
+    {"plain", T_LONGLONG, offsetof(Here, plain), 0, NULL},
+    {"made_to", T_LONGLONG, offsetof(Here, made_to), 0, NULL},
+    {"schedstat", T_INT, offsetof(Here, schedstat), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyMethodDef here_methods[] = {
@@ -1260,6 +1268,152 @@ static PyType_Slot loose_slots[] = {
     {0, NULL}};
 static PyType_Spec loose_spec = {"gputune_guest._fast.Loose", sizeof(Around), 0, Py_TPFLAGS_DEFAULT, loose_slots};
 
+/* ---- Making: an Around in the place of a fetcher's `fetch`, which writes what most batches of a worker are by itself */
+
+typedef struct {
+    Around around;
+    Here *here;
+} Making;
+
+static PyObject *making_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+
+static PyObject *
+making_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *here = PyTuple_GetItem(args, 0), *rest = PyTuple_GetSlice(args, 1, PyTuple_Size(args)), *self;
+    if (here == NULL || rest == NULL || !PyObject_TypeCheck(here, here_type)) {
+        Py_DecRef(rest);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "here, original, before, after, failed");
+        return NULL;
+    }
+    self = around_new(type, rest, kwargs);
+    Py_DecRef(rest);
+    if (self != NULL) {
+        ((Wrapper *)self)->call = making_vectorcall;
+        assign((PyObject **)&((Making *)self)->here, here);
+    }
+    return self;
+}
+
+static void
+making_dealloc(PyObject *object)
+{
+    Py_DecRef((PyObject *)((Making *)object)->here);
+    around_dealloc(object);
+}
+
+/* Return ns that the worker was runnable without a CPU so far: field 2 of its schedstat, -1 where that is not to be had. */
+static ns
+queued(Here *here)
+{
+    char text[65], *end;
+    ssize_t size = here->schedstat < 0 ? -1 : pread(here->schedstat, text, sizeof text - 1, 0);
+    if (size <= 0)
+        return -1;
+    text[size] = 0;
+    end = strchr(text, ' ');
+    return end == NULL ? -1 : (ns)strtoll(end, NULL, 10);
+}
+
+/* Return a number that an object has under a name; 0 where it has none, or -1 with an error set. */
+static long long
+held_by(PyObject *object, PyObject *name)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    long long value = found == NULL ? -1 : PyLong_AsLongLong(found);
+    Py_DecRef(found);
+    return value;
+}
+
+typedef struct {
+    ns t0, used, wait;
+} Made;
+
+/* Write a batch that was made as any other: fetch.py does the same in `_write`. */
+static int
+making(Here *here, Made *made, PyObject *fetcher)
+{
+    Record record = {.kind = FETCHED, .t0 = made->t0, .t1 = now()};
+    PyObject *collate;
+    record.a = clock_now(CLOCK_PROCESS_CPUTIME_ID) - made->used;
+    record.b = made->wait < 0 ? -1 : queued(here) - made->wait;
+    here->made_to = record.t1;
+    collate = PyObject_GetAttr(fetcher, collated);
+    if (collate != NULL) {
+        record.d = held_by(collate, took);
+        record.c = (uint32_t)held_by(collate, samples);
+        Py_DecRef(collate);
+    } else if (PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Clear();
+    if (PyErr_Occurred())
+        return -1;
+    if (here->map != NULL && here->burst == Py_None) {
+        put(here, &record);
+        return 0;
+    }
+    return told(PyObject_CallFunction(
+        here->writer, "iiLLLLLLI", FETCHED, 0, (long long)record.t0, (long long)record.t1, (long long)record.a,
+        (long long)record.b, (long long)record.d, 0LL, record.c));
+}
+
+static void
+begin_making(Here *here, Made *made)
+{
+    here->plain--;
+    made->wait = queued(here);
+    made->used = clock_now(CLOCK_PROCESS_CPUTIME_ID);
+    made->t0 = now();
+}
+
+/* Do what comes after theirs, and return its result: of a batch that failed nothing is told. */
+static PyObject *
+quick(Making *self, Made *made, PyObject *fetcher, PyObject *result)
+{
+    if (result != NULL && making(self->here, made, fetcher) < 0 && swallow(self->around.failed) < 0) {
+        Py_DecRef(result);
+        return NULL;
+    }
+    return result;
+}
+
+static PyObject *
+making_call(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    Making *self = (Making *)object;
+    Made made;
+    if (self->here->plain <= 0 || PyTuple_Size(args) < 1)
+        return around_call(object, args, kwargs);
+    begin_making(self->here, &made);
+    return quick(self, &made, PyTuple_GetItem(args, 0), PyObject_Call(self->around.head.original, args, kwargs));
+}
+
+static PyObject *
+making_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    Making *self = (Making *)object;
+    Made made;
+    if (PyObject_Vectorcall == NULL || self->here->plain <= 0 || (flagged & ~OFFSET) < 1)
+        return gathered(making_call, object, args, flagged, names);
+    begin_making(self->here, &made);
+    return quick(self, &made, args[0], PyObject_Vectorcall(self->around.head.original, args, flagged, names));
+}
+
+static PyType_Slot making_slots[] = {
+    {Py_tp_doc, "Stands in the place of a fetcher's `fetch`: see fetch.py."},
+    {Py_tp_new, making_new},
+    {Py_tp_dealloc, making_dealloc},
+    {Py_tp_getattro, wrapper_getattro},
+    {Py_tp_setattro, wrapper_setattro},
+    {Py_tp_members, wrapper_members},
+    {Py_tp_getset, wrapper_getset},
+    {Py_tp_methods, wrapper_methods},
+    {Py_tp_descr_get, wrapper_get},
+    {Py_tp_call, making_call},
+    {0, NULL}};
+static PyType_Spec making_spec = {/* named as the type of Next is, and for the same reason */
+    "gputune_guest._fast.cython_function_or_method", sizeof(Making), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_METHOD_DESCRIPTOR, making_slots};
+
 /* Call what a mode of torch's is handed: `__torch_function__(mode, func, types, args, kwargs)`. */
 static PyObject *
 through(PyObject *module, PyObject *all)
@@ -1623,12 +1777,15 @@ PyInit__fast(void)
     task_info = PyUnicode_InternFromString("_task_info");
     outstanding = PyUnicode_InternFromString("_tasks_outstanding");
     shape = PyUnicode_InternFromString("shape");
+    collated = PyUnicode_InternFromString("_gputune_collate");
+    took = PyUnicode_InternFromString("ns");
+    samples = PyUnicode_InternFromString("count");
     known_type = add(module, "Known", &known_spec);
     here_type = add(module, "Here", &here_spec);
     if (strncmp(Py_GetVersion(), "3.8.", 4) != 0) /* where a type made like this cannot have one */
-        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL, around_spec.flags |= HAVE_VECTORCALL, loose_spec.flags |= HAVE_VECTORCALL;
+        next_spec.flags |= HAVE_VECTORCALL, passing_spec.flags |= HAVE_VECTORCALL, around_spec.flags |= HAVE_VECTORCALL, loose_spec.flags |= HAVE_VECTORCALL, making_spec.flags |= HAVE_VECTORCALL;
     if (add(module, "Next", &next_spec) == NULL || add(module, "Passing", &passing_spec) == NULL ||
-        add(module, "Around", &around_spec) == NULL || add(module, "Loose", &loose_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
+        add(module, "Around", &around_spec) == NULL || add(module, "Loose", &loose_spec) == NULL || add(module, "Making", &making_spec) == NULL || add(module, "Stepped", &stepped_spec) == NULL ||
         PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0 || PyErr_Occurred())
         return NULL;
     return module;

@@ -70,6 +70,15 @@ class Delaying:
     def _length(self):
         return min(MOST, int(PART * self.usual))
 
+    def never(self):
+        """Return whether no batch is to be held up before long: they are made too soon for that."""
+        return self.left < 0 and self._length < LEAST
+
+    def skipped(self, many, ended):
+        """Take that so many batches were made, the last of them until `ended` (ns): as long as those around took."""
+        self.made += many
+        self.ended = ended
+
     def _look(self, t):
         """Learn of a moment that another worker has found, or find one."""
         count, latest, longest = _layout.unpack_from(self.shared)

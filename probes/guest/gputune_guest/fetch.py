@@ -4,8 +4,10 @@ import os
 import time
 
 from gputune_guest import delaying, looking, patching, reads, ring, spans, wrapping
+from gputune_guest.here import fast
 from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
 
+here = ring.here
 now = ring.now
 record = ring.record
 cpu_of_thread = getattr(time, "thread_time_ns", time.process_time_ns)
@@ -21,6 +23,7 @@ _inside = False  # and never in one, whose dataset may read from a loader of its
 _told = False
 _schedstat = None  # descriptor of the worker's own
 _local = spans.local
+_making = getattr(fast, "Making", None)  # a build that is older than this file has none
 _threads = None  # torch.get_num_threads
 
 
@@ -130,7 +133,9 @@ def _within(part, kind):
 
 
 def _fetch(original):
-    return wrapping.around(original, _began, _fetched)
+    if _making is None:
+        return wrapping.around(original, _began, _fetched)
+    return wrapping.wraps(original)(_making(here, original, _began, _fetched, wrapping.swallow))
 
 
 class _Call:
@@ -141,6 +146,8 @@ class _Call:
 
 def _began(args, _kwargs):
     global _inside
+    if _left_to_c:
+        _catch_up()
     call = _Call()
     call.outermost = _delaying is not None and not _inside
     if call.outermost:
@@ -177,9 +184,35 @@ def _fetched(call, data, error):
     _write(t0, t1, used, waited, call.collate, data, inline)
     if look is not None:
         reads.end(look, t0, t1, call.collate.count if call.collate is not None else 0)
+    if not inline and _local.short and _making is not None:
+        _leave_to_c()
 
 
 _written = 0
+_left_to_c = 0  # batches that C writes by itself, up to the next one that somebody here looks at
+
+
+def _leave_to_c():
+    """Have C write the batches up to the next one whose reads or bytes are looked at: they are made in no time.
+
+    Not where the worker may be held up before one of them.
+    """
+    global _left_to_c
+    many = -_written % reads.EVERY if _written >= reads.EVERY else 0
+    many = min(many, reads.ahead())
+    if many and (_delaying is None or _delaying.never()):
+        here.schedstat = -1 if _schedstat is None else _schedstat
+        here.plain = _left_to_c = many
+
+
+def _catch_up():
+    """Count what C has written since."""
+    global _left_to_c, _written
+    many, _left_to_c, here.plain = _left_to_c - here.plain, 0, 0
+    _written += many
+    reads.skipped(many)
+    if _delaying is not None and many:
+        _delaying.skipped(many, here.made_to)
 
 
 def _tell(used, lead):
@@ -246,9 +279,11 @@ def _hook_fetch(module):
 
 
 def _forked():
-    global _worker, _told, _written, _schedstat, _delaying, _inside
+    global _worker, _told, _written, _schedstat, _delaying, _inside, _left_to_c
     _worker, _told, _written, _delaying, _inside = None, False, 0, None, False
     _schedstat = _local.schedstat = None
+    if _making is not None:
+        _left_to_c = here.plain = 0
 
 
 wrapping.after_fork(_forked)

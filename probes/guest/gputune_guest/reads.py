@@ -41,6 +41,7 @@ _looked = 0  # how often one was
 _searched = False
 _priced = False
 _io = None  # descriptor of this process's own
+_made = {}  # (module, name) to a function there and what stands in its place
 
 
 class _Look:
@@ -83,13 +84,24 @@ def begin(inline):
     return look
 
 
+def ahead():
+    """Return how many batches come before the next one that `begin` looks at."""
+    return -_seen % EVERY if _seen >= FIRST else 0
+
+
+def skipped(many):
+    """Count so many of them, of which `begin` was not asked."""
+    global _seen
+    _seen += many
+
+
 def _stand_ins():
     """Yield (owner, name, original, ours) for every place where files are opened by name."""
     opened = builtins.open
-    counted = _counted(opened)
+    counted = _stand_in(builtins, "open", opened, _counted)
     yield builtins, "open", opened, counted
-    yield io, "open", io.open, counted if io.open is opened else _counted(io.open)
-    yield os, "open", os.open, _counted_low(os.open)
+    yield io, "open", io.open, counted if io.open is opened else _stand_in(io, "open", io.open, _counted)
+    yield os, "open", os.open, _stand_in(os, "open", os.open, _counted_low)
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     if accessor is not None and vars(accessor).get("open") is opened:  # Python 3.10 only
         yield accessor, "open", opened, staticmethod(counted)
@@ -97,7 +109,15 @@ def _stand_ins():
     for name, whole in (("fromfile", _are_bytes), ("load", _is_an_array)):
         original = getattr(numpy, name, None)
         if original is not None:
-            yield numpy, name, original, _noticed(original, whole)
+            yield numpy, name, original, _stand_in(numpy, name, original, _noticed, whole)
+
+
+def _stand_in(owner, name, original, make, *more):
+    """Return what stands in the place of a function: made once, for making it takes as long as all else in a look."""
+    kept = _made.get((owner, name))
+    if kept is None or kept[0] is not original:
+        kept = _made[owner, name] = original, make(original, *more)
+    return kept[1]
 
 
 def stop(look):
