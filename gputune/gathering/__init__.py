@@ -172,7 +172,10 @@ class Gatherer:
             return
         training.take(record)
         kind = record.kind
-        if kind in LOOPING or (kind == BACKWARD and training.by_passes):
+        if kind == BACKWARD:
+            if training.by_passes:
+                self.host.loop(record.t0, record.t1)
+        elif kind in LOOPING:
             self.host.loop(record.t0, record.t1)
         elif kind == DELAY and record.code == DelayCode.SLOWS:
             self._slowed(training, record.t0)

@@ -69,6 +69,7 @@ class Allocations:
         self._cards: dict[int, ProcessDevice] = {}
         self._pools: dict[int, _Pool] = {}
         self._last: _Last | None = None
+        self.ran = False  # memory ran out, and whether the training went on then is asked of every record
 
     def card(self, fields: Mapping[str, Json]) -> None:
         """Take which device a number stands for."""
@@ -85,12 +86,14 @@ class Allocations:
         """Take that memory ran out, in the step after `done` others."""
         growth = self._pools.setdefault(record.code & DEVICE, _Pool()).ran_out(done)
         self._last = _Last(record, growth, 1 + (self._last.times if self._last else 0))
+        self.ran = True
 
     def heard(self, record: Record) -> None:
         """Learn from any record whether the training went on after memory ran out."""
         last = self._last
         if last is not None and not last.went_on and record.kind in GOES_ON:
             last.went_on = record.t0 > last.record.t0  # a backward pass that it ends is told after it
+            self.ran = not last.went_on
 
     def features(self, indices: Mapping[str, str], since: int, until: int) -> tuple[Allocator, ...]:
         """Return what each device holds, over the loop from `since` to `until` (ns); `indices`: NVML's, by UUID."""

@@ -43,7 +43,7 @@ class DeviceTime:
         """Learn that a batch came, or a step was over, at `t`."""
         self._heard = self._heard or t
         self._first = self._first or t
-        self._latest = max(self._latest, t)
+        self._latest = t if t > self._latest else self._latest  # asked of every batch and step
         self._unheard += 1
 
     def take(self, record: Record) -> None:

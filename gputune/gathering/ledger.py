@@ -96,7 +96,13 @@ class Ledger:
         own = max(0, t1 - t0 - inner)
         if mine.self_ns and name in ABSORBS:
             own += self._absorb(name, mine)
-        self._record(name, mine, own, own if name in ALONE else t1 - t0)
+        whole = own if name in ALONE else t1 - t0
+        if mine.self_ns or mine.inclusive:
+            self._record(name, mine, own, whole)
+        else:  # nothing lies in it: as most waits for a batch
+            self.self_ns[name] = self.self_ns.get(name, 0) + own
+            self.inclusive[name] = self.inclusive.get(name, 0) + whole
+            mine.self_ns[name], mine.inclusive[name], mine.fresh = own, whole, whole
         if loader is not None:
             mine.batches[loader] = mine.batches.get(loader, 0) + 1
         self._open.append(mine)

@@ -70,6 +70,7 @@ ITERATOR, FORWARD, GUEST = int(Kind.ITERATOR), int(Kind.FORWARD), int(Kind.GUEST
 RENDEZVOUS, GAP, PICK, PIN = int(Kind.RENDEZVOUS), int(Kind.GAP), int(Kind.PICK), int(Kind.PIN)
 MEMORY, OOM, DELAY = int(Kind.MEMORY), int(Kind.OOM), int(Kind.DELAY)
 SEGMENT, ENVIRONMENT = int(Kind.SEGMENT), int(Kind.ENVIRONMENT)
+QUIET = frozenset({SPAN, PIN})  # what says nothing of what the training did since
 CLOCKED = frozenset({GAP, int(Kind.DEVICE), SEGMENT, int(Kind.CROSSED)})
 DIFFERENT = frozenset({"distinct", "held"})  # notes on the files that batches are made of
 MADE = frozenset({int(Kind.FETCH), int(Kind.READS), int(Kind.LOCKED), PICK})
@@ -271,11 +272,18 @@ class TrainingProcess:
     def _take(self, record: Record) -> None:
         kind = record.kind
         self.missed.heard += 1
-        self._allocations.heard(record)
-        if kind not in {SPAN, PIN}:  # a thread of its own says nothing of what the training did since
+        if self._allocations.ran:
+            self._allocations.heard(record)
+        if kind not in QUIET:
             self._last_end = 0
         if kind == BATCH:
             self._batch(record)
+        elif kind == STEP:
+            self._step(record)
+            self._looped(record)
+            self.meetings.step(record)
+        elif kind == BACKWARD:
+            self._backward(record)
         elif kind == DELAY:
             self._held_up(record)
         # 256 batches made in the training process that wait for the next() they belong to
@@ -283,16 +291,8 @@ class TrainingProcess:
             self._made.append(record)
         elif kind == SPAN:
             self._span(record)
-        elif kind == STEP:
-            self._step(record)
-            self._looped(record)
-            self.meetings.step(record)
         elif kind == ITERATOR:
             self._iterator(record)
-        elif kind == FORWARD:
-            self._stretches.forward(record, self.ledger.covered(record.t0, record.t1))
-        elif kind == PIN:
-            self._pinned(record)
         else:
             self._measured(record)
 
@@ -314,15 +314,15 @@ class TrainingProcess:
         self._begin(min(record.t0, self._first_pass or record.t0))
 
     def _measured(self, record: Record) -> None:
-        """Take what clocks said of a step: the guest's, the device's, those of passes and meetings; and of rollouts."""
-        if record.kind in CLOCKED:
+        """Take what clocks said of a step: of pinning, the guest's, the device's; of meetings and rollouts."""
+        if record.kind == PIN:
+            self._pinned(record)
+        elif record.kind == FORWARD:
+            self._stretches.forward(record, self.ledger.covered(record.t0, record.t1))
+        elif record.kind in CLOCKED:
             self._on_device(record)
         elif record.kind == ENVIRONMENT:
             self._acted.take(record, self.ledger)
-        elif record.kind == BACKWARD:
-            self._stretches.backward(record)
-            self.meetings.backward(record)
-            self._passed(record)
         elif record.kind == GUEST:
             self._sampled(record)
         elif record.kind == RENDEZVOUS:
@@ -347,8 +347,10 @@ class TrainingProcess:
                 self._works.append(record.b / NS)
             self._backlog.take(record)
 
-    def _passed(self, record: Record) -> None:
+    def _backward(self, record: Record) -> None:
         """Take a backward pass: where no optimizer makes steps and no loader gives batches, it is what repeats."""
+        self._stretches.backward(record)
+        self.meetings.backward(record)
         self.learns = True
         self._acted.passed(record)
         self._first_pass = self._first_pass or record.t0

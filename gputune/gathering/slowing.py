@@ -80,6 +80,8 @@ class Slowing:
 
     def within(self, t0: int, t1: int) -> int:
         """Return for how many ns it was held up between two moments that are not long ago (ns)."""
+        if not self._latest or self._latest[-1].t0 < t0:  # asked of every round, and next to none was held up
+            return 0
         return sum(record.t1 - record.t0 for record in self._latest if t0 <= record.t0 and record.t1 <= t1)
 
     @property

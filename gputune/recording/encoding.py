@@ -70,7 +70,7 @@ class Rest:
         put, speaks = self.records.extend, False
         for reading in readings:
             if isinstance(reading, Event):
-                put((reading.process, *reading.record))
+                put((reading[0], *reading[1]))  # by place: there are thousands a second
             elif isinstance(reading, Stack):
                 self.stacks.append(reading)
             elif not isinstance(reading, Sample):
