@@ -31,22 +31,32 @@ def attach(target: Target) -> Ticks:
         file = OpenProcFile(target.proc / "net" / "dev")
     except OSError as reason:
         raise Unavailable(f"`{target.proc / 'net/dev'}` cannot be read: {reason.strerror}") from reason
+    snmp = _opened(target.proc / "net" / "snmp")
     try:
         marks = {name: f"{name}:".encode() for name in _interfaces(target.sys, file.read())}
         ports = sorted((target.sys / "class" / "infiniband").glob("*/ports/*/counters"))[:MOST_INTERFACES]
         if not marks and not ports:
             raise Unavailable("no network interface but the loopback is visible here")
         readings = [*_links(target.sys, marks), *_port_links(ports)]
-        snmp = target.proc / "net" / "snmp"
         while True:
             readings += _tick(file.read(), marks)
-            readings += _segments(read_text(snmp) or "")
+            readings += _segments(snmp.read()) if snmp is not None else []
             for port in ports:
                 readings += _port(port)
             yield readings
             readings = []
     finally:
         file.close()
+        if snmp is not None:
+            snmp.close()
+
+
+def _opened(path: Path) -> OpenProcFile | None:
+    """Return a file of /proc that stays open, None where it cannot be read."""
+    try:
+        return OpenProcFile(path)
+    except OSError:
+        return None
 
 
 def _rows(data: bytes) -> list[tuple[str, int, int]]:
@@ -83,14 +93,14 @@ def _tick(data: bytes, marks: dict[str, bytes]) -> list[Reading]:
     return readings
 
 
-def _segments(snmp: str) -> list[Reading]:
+def _segments(snmp: bytes) -> list[Reading]:
     """Return what TCP sent and sent again, by the two lines of /proc/net/snmp that name and count it."""
-    lines = [line.split() for line in snmp.splitlines() if line.startswith("Tcp:")]
+    lines = [line.split() for line in snmp.splitlines() if line.startswith(b"Tcp:")]
     if len(lines) < 2:
         return []
     told, t = dict(zip(*lines, strict=False)), now()
-    names = ((SEGMENTS, "OutSegs"), (RESENT, "RetransSegs"))
-    return [Sample(metric, t, int(told[name])) for metric, name in names if told.get(name, "").isdigit()]
+    names = ((SEGMENTS, b"OutSegs"), (RESENT, b"RetransSegs"))
+    return [Sample(metric, t, int(told[name])) for metric, name in names if told.get(name, b"").isdigit()]
 
 
 def _port(counters: Path) -> list[Reading]:
