@@ -48,13 +48,14 @@ class _Rollout:
     def _anew(self):
         self.calls = self.took = self.between = self.t0 = self.t1 = self.learnt = 0
 
-    def begins(self, t0, environment, frame):
-        """Take notice of a step that begins."""
-        learnt = here.passes + evaluation.steps()
+    def begins(self, t0, environment):
+        """Take notice of a step that begins, for who stands in its place."""
+        first = evaluation.first_optimizer
+        learnt = here.passes + (here.passes if first is None else first.count)
         if here.burst is not self or learnt != self.learnt or t0 - self.t0 > spans.LONGEST:
             ring.end_burst()
             self._anew()
-            self.learnt, self.layout, self.site = learnt, _layout(environment), spans.site(frame, "step")
+            self.learnt, self.layout, self.site = learnt, _layout(environment), spans.site(sys._getframe(2), "step")
         else:
             self.between += t0 - self.t1
 
@@ -124,16 +125,16 @@ class _Timed:
         _inside = True
         t0 = now()
         if _learns():
-            _rollout.begins(t0, args[0], sys._getframe(1))
-            ring.mark(ENVIRONMENT, 0, t0)
+            _rollout.begins(t0, args[0])
+            (ring.mark if here.buffer is None else here.mark)(ENVIRONMENT, 0, t0)  # the former makes the ring
         return t0
 
     def after(self, t0, _result, error):
         """End it. One that a Ctrl-C got out of has not returned: it stays the last that is known to have begun."""
         global _inside
         _inside = False
-        if _learns() and (error is None or isinstance(error, Exception)):
-            ring.mark(0, 0, 0)
+        if (error is None or isinstance(error, Exception)) and _learns():
+            (ring.mark if here.buffer is None else here.mark)(0, 0, 0)
             _rollout.ended(t0, now(), self.steps)
 
 
