@@ -1,6 +1,7 @@
 """The hooks in C and in Python: they write the same records, keep the same laws, and hold on to nothing of theirs."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,38 @@ if __name__ == "__main__":
     assert len(run.workers) == 2
     assert sum(f.c for worker in run.workers for f in run.records(Kind.FETCH, worker)) == 6
     assert {b.d >= 0 for b in run.records(Kind.BATCH)} == {True}
+
+
+MADE = """
+from torch.utils.data import DataLoader
+from gputune_guest import ring
+class Left:
+    def __len__(self): return 1200
+    def __getitem__(self, i): return getattr(ring.here, "plain", 0)
+if __name__ == "__main__":
+    most = 0
+    for batch in DataLoader(Left(), batch_size=3, num_workers=2): most = max(most, *batch)
+    print(most > 0)
+"""
+
+
+def test_what_workers_make_is_told_alike_whoever_tells_it(watched: Watch, fake_torch: Path) -> None:
+    _skip_unless_built()
+    told = []
+    for how in (IN_C, IN_PYTHON):
+        run = watched("import torch" + MADE, path=(fake_torch,), env={"GPUTUNE_GUEST_PURE": how}).healthy()
+        assert run.out == f"{how == IN_C}\n"
+        makings: list[list[tuple[int, int, int]]] = []
+        for worker in run.workers:
+            records = [r.record for r in run.readings if isinstance(r, Event) and r.process == worker]
+            mine = [r for r in records if r.kind in {Kind.FETCH, Kind.READS}]
+            assert all(r.t0 <= r.t1 and 0 <= r.a < 1e9 and -1 <= r.b < 1e9 for r in mine if r.kind == Kind.FETCH)
+            made = [r for r in mine if r.kind == Kind.FETCH]
+            assert all(one.t1 <= two.t0 for one, two in pairwise(made))
+            makings.append([(r.kind, r.code, r.c if r.kind == Kind.FETCH else r.e) for r in mine[:150]])
+        told.append(sorted(makings))
+    assert told[0] == told[1]
+    assert sum(kind == Kind.READS for kind, _, _ in told[0][0]) > 8
 
 
 def test_a_build_of_another_version_is_not_used(watched: Watch, fake_torch: Path, tmp_path: Path) -> None:
