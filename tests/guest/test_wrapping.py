@@ -62,7 +62,7 @@ def test_what_stands_in_a_real_torch_was_made_there(watched: Callable[..., Any])
     code = """
 import logging, pickle, numpy, torch, torch.distributed, torch.nn.parallel.distributed, http.client
 from gputune_guest import here, patching, wrapping
-made = {here.fast.Around, here.fast.Loose, here.fast.Next, here.fast.Passing} if here.fast else set()
+made = {getattr(here.fast, kind) for kind in ("Around", "Loose", "Making", "Next", "Passing")} if here.fast else set()
 for owner, name, _own, ours in patching._done:
     code = getattr(ours, "__code__", None)
     there = code is not None and (code.co_filename == wrapping.__file__ or name == "_optimizer_step_code")
