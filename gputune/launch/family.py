@@ -8,34 +8,23 @@ import signal
 import time
 from collections.abc import Collection
 
+from gputune.core.prctl import Option, prctl
 from gputune.launch import signals
-
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt() -> bool:
     """Become the parent of every orphan below us; False where the kernel does not do that."""
-    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    return prctl(Option.CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: int) -> bool:
     """Have the kernel send us this signal when our parent's thread ends; False where it does not do that."""
-    return _prctl(PR_SET_PDEATHSIG, number)
-
-
-def _prctl(option: int, value: int) -> bool:
-    import ctypes  # noqa: PLC0415 - the supervisor carries it for a family only
-
-    try:
-        return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
-    except (OSError, AttributeError):
-        return False
+    return prctl(Option.PDEATHSIG, number)
 
 
 def children(pid: "int | str" = "self") -> "list[int]":
     """Return the children of a process, none where it has ended or the kernel does not list them."""
-    from gputune.host.procfs import children_of  # noqa: PLC0415 - as above
+    from gputune.host.procfs import children_of  # noqa: PLC0415 - the supervisor carries it for a family only
 
     return children_of(f"/proc/{pid}")
 

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from gputune.core.prctl import Option, prctl
+
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same numbers on all that Linux runs on, but for Alpha
 VERSION = 1  # flag of the first: it returns the ABI's version
 PATH_BENEATH = 1
-PR_SET_NO_NEW_PRIVS = 38
 LEAST_ABI = 2  # before it, whoever is restricted cannot move a file from one folder to another anywhere
 TRUNCATE_ABI = 3
 WRITE_FILE, REFER, TRUNCATE = 1 << 1, 1 << 13, 1 << 14
@@ -76,7 +77,7 @@ def _restrict(places: Iterable[str]) -> None:
     try:
         for place in places:
             _allow(rules, place, changes)
-        if ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
+        if not prctl(Option.NO_NEW_PRIVS, 1):
             raise OSError(errno.EPERM, os.strerror(errno.EPERM))
         _call(RESTRICT_SELF, rules, 0)
     finally:

@@ -26,7 +26,10 @@ import signal
 import struct
 import sys
 import time
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from gputune.core.prctl import Option, prctl
 
 if TYPE_CHECKING:  # imported by `_load`, once the library is known to be there
     from gputune.nvml import fields
@@ -39,29 +42,53 @@ SLOWEST_RETRY = 300.0  # s
 DEAF = 2.0  # s without any answer but Unknown Error, after which NVML is initialised again
 FOR_EVER = float("inf")
 REBORN = (1.0, 2.0, 5.0, 10.0, 30.0)  # s between attempts at that
-PR_SET_PDEATHSIG = 1
-UNKNOWN_ERRORS = frozenset({1, 9, 999})  # uninitialised, driver not loaded, unknown: NVML as a whole is gone
-HOPELESS = frozenset({3, 4, 13, 25})  # not supported, no permission, function not found, version mismatch: they stay
-GONE = frozenset({15, 16})  # the device is lost, or waits for a reset: one sentence for all of its fields
 XIDS = "Xid events"
 MAX_INSTANCES = 8
 
-WHY = {
-    3: "is not supported by this device",
-    4: "may not be read by this user",
-    13: "is not known to this driver",
-    15: "cannot be read: the device is lost (it has fallen off the bus; dmesg shows its Xid)",
-    16: "cannot be read until the device is reset",
-    999: "failed with an unknown error",
+
+class NvmlCode(IntEnum):
+    """What a call of NVML may return, by the names of `nvml.h`. pynvml's own would cost 25 ms without a driver."""
+
+    UNINITIALIZED = 1
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    DRIVER_NOT_LOADED = 9
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    RESET_REQUIRED = 16
+    LIB_RM_VERSION_MISMATCH = 18
+    ARGUMENT_VERSION_MISMATCH = 25
+    UNKNOWN = 999
+
+
+NO_NVML = frozenset({NvmlCode.UNINITIALIZED, NvmlCode.DRIVER_NOT_LOADED, NvmlCode.UNKNOWN})  # all of it is gone
+HOPELESS = frozenset(
+    {NvmlCode.NOT_SUPPORTED, NvmlCode.NO_PERMISSION, NvmlCode.FUNCTION_NOT_FOUND, NvmlCode.ARGUMENT_VERSION_MISMATCH}
+)  # they stay
+GONE = frozenset({NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED})  # one sentence for all fields of the device
+WHY: dict[int, str] = {
+    NvmlCode.NOT_SUPPORTED: "is not supported by this device",
+    NvmlCode.NO_PERMISSION: "may not be read by this user",
+    NvmlCode.FUNCTION_NOT_FOUND: "is not known to this driver",
+    NvmlCode.GPU_IS_LOST: "cannot be read: the device is lost (it has fallen off the bus; dmesg shows its Xid)",
+    NvmlCode.RESET_REQUIRED: "cannot be read until the device is reset",
+    NvmlCode.UNKNOWN: "failed with an unknown error",
 }
-CANNOT = {
-    4: ("this user may not use NVML", "check the permissions of /dev/nvidiactl, or the container's device list"),
-    9: ("the NVIDIA driver is not loaded", "load it (`modprobe nvidia`), or start the container with its GPUs"),
-    12: (
+CANNOT: dict[int, tuple[str, str]] = {
+    NvmlCode.NO_PERMISSION: (
+        "this user may not use NVML",
+        "check the permissions of /dev/nvidiactl, or the container's device list",
+    ),
+    NvmlCode.DRIVER_NOT_LOADED: (
+        "the NVIDIA driver is not loaded",
+        "load it (`modprobe nvidia`), or start the container with its GPUs",
+    ),
+    NvmlCode.LIBRARY_NOT_FOUND: (
         "no NVIDIA driver library (libnvidia-ml.so.1) is on this machine",
         "with an NVIDIA GPU: install its driver; in a container: start it with its GPUs (`--gpus all`)",
     ),
-    18: (
+    NvmlCode.LIB_RM_VERSION_MISMATCH: (
         "the NVIDIA driver and its library have different versions",
         "the driver was updated while it was loaded: reboot, or reload its kernel module",
     ),
@@ -207,7 +234,7 @@ class Reader:
         except nv.NVMLError as reason:
             self._refused(card.index, due, reason)
         except module.UnsupportedError as reason:
-            self._fail(card.index, due, f"{WHY[3]} ({reason})", wait=FOR_EVER)
+            self._fail(card.index, due, f"{WHY[NvmlCode.NOT_SUPPORTED]} ({reason})", wait=FOR_EVER)
         except (module.NonsenseError, AttributeError, TypeError, OSError, ValueError, ArithmeticError) as reason:
             self._fail(card.index, due, f"is not to be trusted: {reason}")
         else:
@@ -231,7 +258,7 @@ class Reader:
                 say(e=[index, "", why, time.monotonic_ns()])
             for other in self._due[index]:
                 other.at = max(other.at, time.monotonic() + LOST_RETRY)
-        elif code in UNKNOWN_ERRORS and not (due.since and self._answered > due.since / 1e9):
+        elif code in NO_NVML and not (due.since and self._answered > due.since / 1e9):
             self._deaf = True
             due.since = due.since or time.monotonic_ns()
             # 1.0 s until a field that gave Unknown Error is asked again: then either all of NVML is gone, or that
@@ -392,8 +419,7 @@ def main(slot_fd: int, skip: dict[str, float]) -> None:
     """Read until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the command
     parent = os.getppid()
-    libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # also out of a hung call
+    prctl(Option.PDEATHSIG, signal.SIGKILL)  # also out of a hung call
     if os.getppid() != parent:
         os._exit(0)
     slot = Slot(mmap.mmap(slot_fd, SLOT))
