@@ -92,7 +92,7 @@ def _full(run: Features) -> Iterator[Finding]:
         return
     yield replace(
         _finding(machine, NO_CHANGE, 0.0, 0.0, 1.0),
-        says=f"this job uses {ours:.1f} of the {machine.cpus:g} CPUs, and none is left",
+        says=f"of the {machine.cpus:g} CPUs this job uses {ours:.1f} and others {others:.1f}: none is left",
         risk=(
             f"others use {_theirs(machine)}: what more workers or threads promise on CPUs of one's own, they do not "
             "keep here"

@@ -63,7 +63,7 @@ def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[
         basis="that work taken off every step, down to what loader and device can do",
         falsified_by=f"samples/s without {first.where} below x{least.low:.2f} of this run's",
         effect="unknown",
-        because="nothing tells what that work is for: what only reports changes nothing",
+        because="nothing tells what that work is for; what only reports changes nothing",
         evidence={
             "share": shares[1],
             "each_s": each,

@@ -60,7 +60,7 @@ LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose d
 IN_PLACE = "if it is an average of the weights: in place, by torch._foreach_lerp_ over lists of tensors"
 ELSE = "do it every few steps, add it up instead of starting anew, or hand it to another process"
 AVERAGES = re.compile(r"average|avg|(?<![a-z])(?:ema|swa|lerp|polyak)(?![a-z])", re.IGNORECASE)  # in its name
-WHAT_FOR = "nothing tells what that work is for: what only reports changes nothing"
+WHAT_FOR = "nothing tells what that work is for; what only reports changes nothing"
 
 
 def advise(run: Features) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ def notes(verdict: Verdict) -> list[str]:
     if verdict.stopped_s >= 0.5:
         told.append(f"stopped by a signal for {duration(verdict.stopped_s)}, which is not counted here")
     if verdict.dropped:
-        told.append(f"{verdict.dropped:,} records were lost: the recorder came too late for them")
+        told.append(f"{verdict.dropped:,} records were lost, the recorder came too late: figures are of the rest")
     if not inner(verdict):
         told.append(spent(verdict))
     # 0.05 of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth

@@ -10,10 +10,10 @@ EFFECTS = {
     "identical": "",
     "same-order": "same order of samples, other randomness in augmentation",
     "changes-order": "the order of the samples may change",
-    "changes-rounding": "numbers are rounded differently: compare the loss",
-    "changes-learning": "the training learns differently: check the learning rate",
+    "changes-rounding": "numbers are rounded differently, compare the loss",
+    "changes-learning": "the training learns differently, check the learning rate",
     "may-duplicate": "samples may come twice unless the dataset shards itself",
-    "unknown": "not known: compare the loss",
+    "unknown": "not known, compare the loss",
 }
 
 
@@ -46,4 +46,5 @@ def perhaps(verdict: Verdict) -> str:
 
 def results(finding: FindingRow) -> str:
     """Return what the change does to the training's results; nothing where they stay as they are."""
-    return ": ".join(filter(None, [EFFECTS[finding.effect], clean(finding.because, TEXT)]))
+    said, why = EFFECTS.get(finding.effect, finding.effect), clean(finding.because, TEXT)
+    return f"{said} ({why})" if said and why else said or why

@@ -1,7 +1,8 @@
 """The verdict on a terminal: where the time went, why, what the fix is worth, and what to type next.
 
-At most fifteen lines of eighty columns, more only where they are shorter; readable without colour. What is too long for
-a line is wrapped; only the command itself is cut. Every string that came from the watched run passes `hygiene.clean`.
+At most fifteen lines of eighty columns, more only where they are shorter, or where what to do takes more than one:
+what can be acted on is never cut. Readable without colour. What is too long for a line is wrapped. Every string that
+came from the watched run passes `hygiene.clean`.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,6 +56,8 @@ def render(
     below += [*_notes(verdict, width)]
     below += _next(verdict, width, run_folder, again=again)
     room = max(LINES, LINES * USUAL // width)
+    if verdict.findings:
+        room += len(_to_do(verdict.findings[0], width)) - 1
     for findings, each in SIZES:
         lines = [*above, *_findings(verdict, width, paint, findings, each), *below]
         if len(lines) <= room:
@@ -110,8 +113,13 @@ def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) 
             lines += _whole(finding, width, each)
         else:
             lines += indented(clean(finding.risk, SENTENCE), width, most=each) if finding.risk else []
-            lines += indented(f"do: {clean(finding.do, SENTENCE)}", width, most=each)
+            lines += _to_do(finding, width)
     return lines
+
+
+def _to_do(finding: FindingRow, width: int) -> list[str]:
+    """Return what to do, whole: it is what the verdict is read for."""
+    return indented(f"do: {clean(finding.do, SENTENCE)}", width, most=WHOLE)
 
 
 def _told(findings: Sequence[FindingRow], most: int) -> list[tuple[int, FindingRow]]:
@@ -137,7 +145,7 @@ def _whole(finding: FindingRow, width: int, each: int) -> list[str]:
     lines = indented(clean(finding.says, SENTENCE), width, most=each)
     if finding.risk or finding.offer:
         lines += indented(clean(finding.risk or finding.offer, SENTENCE), width, most=each)
-    lines += indented(f"do: {clean(finding.do, SENTENCE)}", width, most=each)
+    lines += _to_do(finding, width)
     effect = results(finding)
     return [*lines, *indented(f"results: {effect}", width, most=WHOLE)] if effect else lines
 

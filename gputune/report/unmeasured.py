@@ -57,19 +57,17 @@ def lines(verdict: Verdict, width: int) -> list[str]:
 
 
 def held_back(experiments: ExperimentsRow | None) -> str:
-    """Return what was held back to see what that does, and what that may have cost; "" where nothing was."""
+    """Return how often something was held up to see who sets the pace, and what that may have cost; "" where never.
+
+    Of what it was, docs/experiments.md and the document tell.
+    """
     if experiments is None:
         return ""
-    told = [
-        (experiments.holds, "the device"),
-        (experiments.delays, "the workers"),
-        (experiments.fills, "the training, until batches lay ready,"),
-        (experiments.lone, "all batches but one"),
-        (experiments.slopes, "the training thread, for a few rounds,"),
-    ]
-    what = " and ".join(f"{name} {count} times" if count > 1 else f"{name} once" for count, name in told if count)
-    share = "" if experiments.share is None else f": {100 * experiments.share:.1f} % of the loop at the most"
-    return f"held back to see what that does: {what}{share}"
+    held = experiments
+    count = held.holds + held.delays + held.fills + held.lone + held.slopes
+    moments = f"{count} moments were" if count > 1 else "one moment was"
+    share = "" if held.share is None else f": at most {100 * held.share:.1f} % of the loop"
+    return f"to see what sets the pace, {moments} held up{share}"
 
 
 def took(verdict: Verdict) -> str:
@@ -86,7 +84,7 @@ def took(verdict: Verdict) -> str:
     if share + inside < 0.01 + 0.5 / verdict.loop_s:
         return ""
     of_each = f" and {each:.0f} µs of each batch" if each else ""
-    most = f"up to {100 * (share + inside):.1f} % of the loop's time where no other was free"
+    most = f"up to {100 * (share + inside):.1f} % of the loop's time where no CPU was free"
     return f"watching took {100 * share:.1f} % of a CPU{of_each}: {most}"
 
 

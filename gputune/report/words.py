@@ -6,6 +6,9 @@ if TYPE_CHECKING:
     from gputune.verdict.document import SpeedupRow  # a file of structs: a table of processes needs none of them
 
 
+UNBOUNDED = 3.0  # times the likely gain: a high end above it is none that anybody reckons with
+
+
 def percent(share: float) -> str:
     """Return a share in whole percents; one that is there but small is not called nothing."""
     return "under 1%" if 0 < share < 0.005 else f"{share * 100:.0f}%"
@@ -19,7 +22,8 @@ def clip(text: str, width: int) -> str:
 def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
     """Return a speed-up and its interval as a person reads them: `×2.2 (1.9–2.3)`, `×1.10 (1.05–1.15)`.
 
-    Where only its low end is known: `at least ×1.17`, or `at least ×1.1, ×15 elsewhere`. `steady` is the low end if
+    Where only its low end is known: `at least ×1.17`, or `at least ×1.1, ×15 elsewhere`; where its high end says
+    nothing, that is left out: `×2.0 (at least ×1.8)`. `steady` is the low end if
     steps keep the pace that they have: it stands for one that is a loss only because two runs differ, whatever is
     changed.
     """
@@ -28,6 +32,8 @@ def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
             return f"at least {likely(gain.low)}"
         return f"at least ×{gain.low:.1f}, ×{gain.likely:.0f} elsewhere"
     digits = _digits(gain.likely)
+    if gain.high > UNBOUNDED * gain.likely:
+        return f"{likely(gain.likely)} (at least {likely(gain.low)})"
     low, where = (steady, " if steps keep their pace") if gain.low < 1 <= steady else (gain.low, "")
     return f"{likely(gain.likely)} ({low:.{digits}f}–{gain.high:.{digits}f}{where})"
 

@@ -96,7 +96,7 @@ def test_full_cpus_are_told_without_a_promise_where_nobody_waits(crowded) -> Non
         return list(advise(replace(found, machine=replace(found.machine, job=job))))
 
     (finding,) = full(0.97)
-    assert finding.says == "this job uses 1.0 of the 2 CPUs, and none is left"
+    assert finding.says == "of the 2 CPUs this job uses 1.0 and others 1.0: none is left"
     assert finding.risk.startswith("others use 1.0 of the 2 CPUs (ffmpeg, pid 4711: 1.0): ")
     assert (finding.speedup.low, finding.speedup.high) == (1.0, 1.0)
     assert full(0.6) == []

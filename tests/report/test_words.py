@@ -9,6 +9,7 @@ def test_numbers_read_as_a_person_writes_them() -> None:
     assert times(SpeedupRow(low=1.05, likely=1.1, high=1.15)) == "×1.10 (1.05–1.15)"
     assert times(SpeedupRow(low=11, likely=14.2, high=17)) == "×14 (11–17)"
     assert times(SpeedupRow(low=1.1, likely=15, high=100, at_least=True)) == "at least ×1.1, ×15 elsewhere"
+    assert times(SpeedupRow(low=1.8, likely=2.0, high=45.2)) == "×2.0 (at least ×1.8)"
     assert clip("abcdef", 4) == "abc…"
 
 

@@ -162,9 +162,9 @@ def test_a_finding_says_what_would_prove_it_wrong(run: Make, finding: Make) -> N
 
 
 def test_a_finding_says_on_what_its_effect_rests(run: Make, finding: Make) -> None:
-    effects = {"changes-order": "the order of the samples changes", "unknown": "not known: compare the loss"}
+    effects = {"changes-order": "the order of the samples may change", "unknown": "not known, compare the loss"}
     for effect, told in effects.items():
-        assert f"{told}: it draws" in text(finding_page(run(), finding(effect=effect, because="it draws"), Canvas()))
+        assert f"{told} (it draws)" in text(finding_page(run(), finding(effect=effect, because="it draws"), Canvas()))
 
 
 def test_a_node_shows_devices_host_and_processes_by_role(node: Make, run: Make, device: Make) -> None:

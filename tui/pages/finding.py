@@ -6,21 +6,13 @@ import shlex
 from gputune.core import plugins
 from gputune.core.hygiene import clean
 from gputune.feeds.rows import RunRow
+from gputune.report.promises import results
 from gputune.tui import words
 from gputune.tui.lines import EMPTY, Canvas, Line, Lines, fit, line, paragraph, titled
 from gputune.tui.views import PageKind, Scene, gone
 from gputune.verdict.document import FindingRow
 
 ADVISORS = "gputune.advisors"
-EFFECTS = {
-    "identical": "none: the same samples in the same order",
-    "same-order": "same order of samples, other randomness in augmentation",
-    "changes-order": "the order of the samples changes",
-    "changes-rounding": "numbers are rounded differently: compare the loss",
-    "changes-learning": "the training learns differently: check the learning rate",
-    "may-duplicate": "samples may come twice unless the dataset shards itself",
-    "unknown": "not known: compare the loss",
-}
 
 
 def finding_page(run: RunRow, finding: FindingRow, look: Canvas) -> Lines:
@@ -40,7 +32,7 @@ def finding_page(run: RunRow, finding: FindingRow, look: Canvas) -> Lines:
     if finding.change:
         said = ", ".join(f"{name}={value}" for name, value in finding.change.items())
         lines += paragraph(said, width - 2, "command", "   ")
-    effect = ": ".join(filter(None, [EFFECTS.get(finding.effect, finding.effect), finding.because]))
+    effect = results(finding) or "none: the same samples in the same order"
     lines += _part(" WHAT IT DOES TO THE RESULTS", effect, width)
     lines += [EMPTY, titled(" EVIDENCE", width), *evidence(finding, width)]
     lines += _part(" HOW THE GAIN WAS COMPUTED", finding.basis, width)
