@@ -244,7 +244,10 @@ def main() -> int:
     for script in scripts:
         if chosen.only and not any(part in script.name for part in chosen.only):
             continue
+        before = rows.get(script.name)
         rows[script.name] = row = judged(script, place)
+        row.day = time.strftime("%Y-%m-%d")
+        row.again = bool(before and (before.again or not before.missing))
         print(f"{row.name}: not here: {row.missing}" if row.missing else line(row).strip(), flush=True)
         known = [rows[s.name] for s in scripts if s.name in rows]
         chosen.results.write_text(

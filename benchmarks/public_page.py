@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from public_run import FOREIGN
 
 SHOWN = 2  # findings of a verdict in the table; all are in the JSON
 WORTH = 1.05  # a gain that gputune speaks of
-DISTURBED = " †"
+DISTURBED, AGAIN = " †", " ‡"
 
 
 @dataclass
@@ -32,6 +31,8 @@ class Row:
     gains: list[float] = field(default_factory=list)  # one a round
     runs: list[dict[str, Any]] = field(default_factory=list)
     torch: str = ""
+    day: str = ""  # of the runs: YYYY-MM-DD
+    again: bool = False  # it had run before, and what was wrong then may have been mended by it
 
     def predicted(self) -> dict[str, object] | None:
         """Return the first finding that proposes the fix."""
@@ -89,20 +90,21 @@ def line(row: Row) -> str:
     brought += DISTURBED * (bool(realised) and row.disturbed(watched=False))
     at = "" if "==" in row.commit else f"/tree/{row.commit}"
     link = f"[{row.name}](https://github.com/{row.repository}{at})" + (f" {row.commit}" if not at else "")
-    told = verdict(row) + DISTURBED * row.disturbed(watched=True)
+    told = verdict(row) + DISTURBED * row.disturbed(watched=True) + AGAIN * row.again
     cells = [link, f"`{row.command}`", told, same(row), row.fix or "–", predicted, brought]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 HEAD = """# Public scripts
 
-Made by `make public` (benchmarks/public.py) on {cores} cores without a GPU, torch {torch}, {date}. Scripts that others
+Made by `make public` (benchmarks/public.py) on {cores} cores without a GPU, torch {torch}, {days}. Scripts that others
 have published, at a pinned commit and unmodified, on made-up data. *Output*: the watched run's lines and status beside
 the bare run's, with times masked. *Realised*: how much faster the script's own loop, read off its output, got by the
 fix, between two bare runs, each round in brackets; *predicted*: what gputune had promised for it (`silent`: no finding
 of the fix's kind). One or two rounds on a shared machine: trust a tenth, not a hundredth. Every run, the words of
-every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs meanwhile. Each row is what a
-script showed at first sight; what was wrong in one may have been mended since (CHANGELOG.md).
+every finding and what the fix changes are in benchmarks/public/. †: others used the CPUs meanwhile. A row is what a
+script showed at first sight (what was wrong in one may have been mended since, see CHANGELOG.md), or ‡: once more,
+after that.
 
 | script | command | verdict | output | fix | predicted | realised |
 |---|---|---|---|---|---|---|
@@ -113,7 +115,8 @@ def document(rows: Sequence[Row], untried: Sequence[str] = ()) -> str:
     """Return the page; `untried` are scripts of the table of which nothing is known yet."""
     here, elsewhere = [r for r in rows if not r.missing], [r for r in rows if r.missing]
     torch = ", ".join(sorted({row.torch for row in here})) or "–"
-    text = HEAD.format(cores=os.cpu_count(), torch=torch, date=time.strftime("%Y-%m-%d"))
+    days = ", ".join(sorted({row.day for row in here if row.day})) or "–"
+    text = HEAD.format(cores=os.cpu_count(), torch=torch, days=days)
     text += "".join(line(row) for row in here) + "\n" + "".join(f"- {told}\n" for told in totals(here))
     if untried:
         text += f"\nNot run yet: {', '.join(untried)}.\n"

@@ -126,6 +126,9 @@ def test_a_gain_read_off_runs_that_others_disturbed_is_marked(tmp_path: Path, sc
     assert "†" not in public_page.line(row)
     row.runs[-1]["foreign"] = 0.5
     assert "†" in public_page.line(row)
+    assert "‡" not in public_page.line(row)
+    row.again = True
+    assert "‡" in public_page.line(row)
 
 
 def test_a_patch_whose_text_is_not_there_once_is_refused(tmp_path: Path) -> None:
