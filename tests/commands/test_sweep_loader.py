@@ -343,7 +343,7 @@ def test_a_budget_that_the_first_start_spends_is_no_result(tmp_path: Path) -> No
     assert not (tmp_path / "gputune.toml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_that_ends_before_a_setting_is_measured_is_started_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(stuck(EPOCHS=1))
     done = sweep(tmp_path, "--json", "train.py")

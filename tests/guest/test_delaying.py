@@ -293,7 +293,8 @@ def test_real_workers_meet_the_same_moments(
     watched: Callable[..., Any], options: str, env: dict[str, str], moments: bool
 ) -> None:
     run = watched(REAL.replace("OPTIONS", options), env=env).healthy()
-    assert run.out == run.err == ""
+    said = [line for line in run.err.splitlines() if "resource_tracker" not in line and "warnings.warn" not in line]
+    assert (run.out, said) == ("", [])  # of a semaphore Python itself warns, bare too: in 1 of 36 with spawned workers
     found = [[record.a for record in run.records(Kind.DELAY, worker)] for worker in run.workers]
     assert len(found) == 2
     if moments:

@@ -253,7 +253,9 @@ def test_a_host_that_waits_for_earlier_work_alone_leaves_the_device_none_the_les
     run = watched(EARLIER, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
     whole = [part for part in run.records(Kind.SEGMENT) if part.c == 1 and not part.e]  # the host was never late
     assert len(whole) > 20
-    assert [part.a for part in whole] == pytest.approx([20_000_000] * len(whole), rel=0.03)  # of one a short hold is
+    took = sorted(part.a for part in whole)
+    assert took[len(took) // 2] == pytest.approx(20_000_000, rel=0.03)  # of one a short hold is
+    assert took == pytest.approx([20_000_000] * len(took), abs=2_100_000)  # two pieces: the host may lose its CPU
     waits = [step.b for step in run.records(Kind.DEVICE)]
     assert sorted(waits)[len(waits) // 2] > 15_000_000
 
