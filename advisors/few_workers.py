@@ -159,12 +159,13 @@ def _if_served(outlook: Outlook, workers: int) -> str:
 
 def _with_fewer_threads(outlook: Outlook, fewer: Narrower) -> Finding:
     """Say it of a loop whose step has all CPUs: workers would take them from it."""
-    found = _finding(outlook, fewer.workers, fewer.gain, persistent=False, among=_among(outlook.loader, lasting=False))
+    with_them = f", and torch.set_num_threads({fewer.threads}) (or OMP_NUM_THREADS={fewer.threads})"
+    among = f"{_among(outlook.loader, lasting=False)}{with_them}"
+    found = _finding(outlook, fewer.workers, fewer.gain, persistent=False, among=among)
     threads = outlook.process.precision.threads
     return replace(
         found,
         says=f"{found.says}; a step computes on {threads} threads, which stand while a worker has one of their CPUs",
-        do=f"{found.do}, and torch.set_num_threads({fewer.threads}) (or OMP_NUM_THREADS={fewer.threads})",
         basis=f"{found.basis}; a step of fewer threads takes between as long and all of its CPU time",
         falsified_by=f"samples/s with both below x{fewer.gain.low:.2f} of this run's",
         effect=found.effect if found.effect in BEYOND_ROUNDING else "changes-rounding",

@@ -212,7 +212,8 @@ def mask(arguments: Iterable[str]) -> tuple[str, ...]:
         else:
             told = _behind(words, argument)
             masked.append(_user(told) if words and words[-1] in _USERS else _masked(told))
-        words.append(argument if argument.startswith("-") else argument.rpartition("/")[2])
+        word = masked[-1]  # what is hidden stays so where the next ones are read
+        words.append(word if word.startswith("-") else word.rstrip("/").rpartition("/")[2])
     return tuple(masked)
 
 

@@ -207,7 +207,9 @@ class HostMeans:
         return self._cards.by_uuid
 
     def beside(self, found: OutOfMemory) -> OutOfMemory:
-        """Return it with what processes that are not the job's held on the device at last."""
+        """Return it with what processes that are not the job's held on the device at last: of a whole one."""
+        if found.index in self._cards.parted:
+            return found  # they may be in another slice
         count = self.last("gpu.others.count", found.index)
         return replace(
             found,

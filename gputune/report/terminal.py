@@ -27,6 +27,7 @@ from gputune.verdict.document import FindingRow, Verdict
 WIDEST = 100  # columns: longer lines are harder to read
 LINES = 15  # of USUAL columns; more is not read between two runs
 USUAL = 80  # columns
+LONGEST = 4 * SENTENCE  # characters of what to do: no advisor says a half of it
 FINDINGS = 3  # shown; the document holds all of them
 WHOLE = 9  # lines: no sentence of an advisor has more
 # (findings shown, lines for each of their sentences), best first: the first that keeps to LINES is taken
@@ -119,7 +120,7 @@ def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) 
 
 def _to_do(finding: FindingRow, width: int) -> list[str]:
     """Return what to do, whole: it is what the verdict is read for."""
-    return indented(f"do: {clean(finding.do, SENTENCE)}", width, most=WHOLE)
+    return indented(f"do: {clean(finding.do, LONGEST)}", width, most=LONGEST)
 
 
 def _told(findings: Sequence[FindingRow], most: int) -> list[tuple[int, FindingRow]]:

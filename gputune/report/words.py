@@ -32,9 +32,9 @@ def times(gain: "SpeedupRow", steady: float = 0.0) -> str:
             return f"at least {likely(gain.low)}"
         return f"at least ×{gain.low:.1f}, ×{gain.likely:.0f} elsewhere"
     digits = _digits(gain.likely)
-    if gain.high > UNBOUNDED * gain.likely:
-        return f"{likely(gain.likely)} (at least {likely(gain.low)})"
     low, where = (steady, " if steps keep their pace") if gain.low < 1 <= steady else (gain.low, "")
+    if gain.high > UNBOUNDED * gain.likely:
+        return f"{likely(gain.likely)} (at least {likely(low)}{where})"
     return f"{likely(gain.likely)} ({low:.{digits}f}–{gain.high:.{digits}f}{where})"
 
 

@@ -89,7 +89,7 @@ class Limits:
 
     def _before(self, wanted: LoaderSetting) -> str:
         """Return in words what it takes before all is touched, where that is less."""
-        first = self.at_first(wanted) + self._of_queues(wanted)
+        first = max(0, self.at_first(wanted) + self._of_queues(wanted))
         return f" in the end ({size(first)} at first)" if first < self.more(wanted) else ""
 
     def trifling(self, wanted: LoaderSetting) -> bool:

@@ -200,17 +200,20 @@ def _device_share(run: Features, process: Process) -> float:
     """Return the share of a process's loop in which its device works, as its clock says, which is read between steps.
 
     Steps that were timed work as long as others; they need not wait as long for their batches. Where one pass ends and
-    another begins nobody reads it: there the device idles, unless NVML saw it busier than that.
+    another begins nobody reads it: there the device idles, unless NVML saw it busier than that. A mean of all steps
+    has the first wait of each pass in it already.
     """
     known = min((_busy(device) for device in run.devices), default=0.0)
     others = for_others(run, process) * process.batches / process.loop  # a kernel that waits for another rank spins
     if not process.works:
         return max(0.0, known - others)
     worked, idled, timed = mean(process.works), mean(process.gaps), process.device_step
-    whole = worked + idled if timed is None or timed.mean is None else max(worked, timed.mean)
+    usual = None if timed is None else timed.mean
+    whole = worked + idled if usual is None else max(worked, usual)
     inside = worked / whole if whole else 0.0
     epochs = [epoch for loader in process.loaders if loader.training for epoch in loader.epochs if epoch.batches]
-    between = sum(epoch.start + epoch.picking + epoch.first_wait + epoch.shutdown for epoch in epochs) / process.loop
+    apart = sum(epoch.picking + epoch.first_wait + epoch.shutdown for epoch in epochs) if usual is None else 0.0
+    between = (apart + sum(epoch.start for epoch in epochs)) / process.loop
     return max(0.0, min(inside, max(known, inside * max(0.0, 1 - between))) - others)
 
 

@@ -55,10 +55,14 @@ def _is_gain(finding: Finding) -> bool:
 
 
 def _worth_trying(finding: Finding) -> bool:
-    """Return whether a gain may be had that is not sure, where no loss is likely, and at which line to try it."""
+    """Return whether a gain may be had that is not sure, where no loss is likely, and at which line to try it.
+
+    If it is worth saying in steps of an even pace, and no promise for their unevenness alone, it needs no more.
+    """
     gain = finding.speedup
-    may_be = gain.sure >= 1 and gain.likely >= WORTH_TRYING and not gain.promised
-    return _is_gain(finding) and bool(finding.where) and may_be
+    even = gain.sure >= WORTH_SAYING
+    may_be = even or (gain.sure >= 1 and gain.likely >= WORTH_TRYING and bool(finding.where))
+    return _is_gain(finding) and may_be and not gain.promised
 
 
 def with_tried(

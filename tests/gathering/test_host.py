@@ -4,7 +4,7 @@ import pytest
 
 from gputune.core.sample import Metric, Sample
 from gputune.core.units import NS
-from gputune.features import PcieLink
+from gputune.features import OutOfMemory, PcieLink
 from gputune.gathering.host import HostMeans
 
 
@@ -123,6 +123,10 @@ def test_of_a_card_in_mig_mode_nvml_tells_what_all_instances_do(host) -> None:
     assert (device.memory_used, device.memory_total, device.memory, device.others_memory) == (None,) * 4
     assert device.others == {}
     assert {host.indices[uuid] for uuid in ("GPU-1", "GPU-77", "GPU-78")} == {"1"}  # as CUDA tells them
+    full = OutOfMemory(
+        gpu="1", index="1", pid=7, rank=None, where="t.py:3", asked=1, live=2, reserved=3, free=0, total=4
+    )
+    assert host.beside(full) == full
 
 
 def test_the_link_is_the_best_that_was_seen_while_the_device_worked(host) -> None:

@@ -10,6 +10,8 @@ def test_numbers_read_as_a_person_writes_them() -> None:
     assert times(SpeedupRow(low=11, likely=14.2, high=17)) == "×14 (11–17)"
     assert times(SpeedupRow(low=1.1, likely=15, high=100, at_least=True)) == "at least ×1.1, ×15 elsewhere"
     assert times(SpeedupRow(low=1.8, likely=2.0, high=45.2)) == "×2.0 (at least ×1.8)"
+    unsure = times(SpeedupRow(low=0.9, likely=2.0, high=45.2), 1.2)
+    assert unsure == "×2.0 (at least ×1.20 if steps keep their pace)"
     assert clip("abcdef", 4) == "abc…"
 
 

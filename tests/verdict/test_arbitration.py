@@ -184,6 +184,20 @@ def test_steps_that_were_timed_work_as_long_as_others_and_need_not_wait_as_long(
     assert ceiling(about) == pytest.approx(0.2 / 0.09)
 
 
+def test_a_mean_of_all_steps_has_first_waits_in_it_already() -> None:
+    timed = DeviceStep(
+        timed=20, whole=0.1, starved=0.01, copying=0.0, compute=0.08, read_waits=0.0, copy_waits=0.0, mean=0.2
+    )
+    epoch = Epoch(began=0.0, start=2.0, first_wait=10.0, shutdown=1.0, batches=50, seconds=90.0, complete=True)
+    idle, epochs = replace(GPU, busy=0.1), (epoch,)
+    about = run(devices=(idle,), works=(0.09,) * 20, gaps=(0.01,) * 20)
+    (process,) = about.processes
+    loaders = tuple(replace(loader, epochs=epochs, training=True) for loader in process.loaders)
+    about = replace(about, processes=(replace(process, device_step=timed, loaders=loaders),))
+    assert loaders
+    assert ceiling(about) == pytest.approx(1 / (0.09 / 0.2 * (1 - 2.0 / process.loop)))
+
+
 def test_a_busy_machine_takes_no_seconds_from_what_is_wrong_with_the_run() -> None:
     crowd = finding("busy-host", 3.0, where="")
     told = settle(WAITING, [crowd, finding("few-workers", 2.0)])

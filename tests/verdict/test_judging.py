@@ -99,6 +99,10 @@ def test_an_interval_that_reaches_down_to_a_loss_is_no_promise_however_steady_th
     perhaps: list[Finding] = []
     assert judge(NOTHING, perhaps=perhaps) == []
     assert [f.id for f in perhaps] == ["a"]
+    room("a", says=(("a", "", "it", 0.92, 1.12, 1.07),))  # nor is it lost, at no line, and with little to gain
+    perhaps = []
+    assert judge(NOTHING, perhaps=perhaps) == []
+    assert [f.id for f in perhaps] == ["a"]
     room("a", says=(("a", "a.py:1", "it", 1.0, 1.35, 1.07),))
     assert [f.id for f in judge(NOTHING)] == ["a"]
 

@@ -14,7 +14,7 @@ from gputune.sweep.result import Sweep
 
 
 class SweptFolder(NamedTuple):
-    """SweptFolder by their names. `own`: the one that is the folder's own, and no script's of several."""
+    """Sweeps by their names. `own`: the one that is the folder's own, and no script's of several."""
 
     named: Mapping[str, Sweep]
     own: Sweep | None = None
