@@ -112,3 +112,9 @@ def test_a_teacher_comes_with_every_batch_of_which_several_steps_may_be_made(
     pytest.importorskip("torch")
     loop = f"for n in torch.utils.data.DataLoader(range(12)): n % {every} or block(), step(), step()\n"
     assert len(watched(CODE + loop).healthy().spans(SpanCode.EVALUATION)) == told
+
+
+def test_a_teacher_of_the_first_batch_of_a_pass_comes_with_each_as_well(watched: Callable[..., Any]) -> None:
+    pytest.importorskip("torch")
+    loop = "for _ in range(3):\n    for n in torch.utils.data.DataLoader(range(4)): block(), step(), step()\n"
+    assert watched(CODE + loop).healthy().spans(SpanCode.EVALUATION) == []

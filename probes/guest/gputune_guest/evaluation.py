@@ -146,7 +146,9 @@ def reached():
 def is_seldom(before):
     """Return whether what comes now, and came when `before` was reached, comes neither every step nor every batch."""
     made, born, count = reached()
-    return made - before[0] >= SELDOM and (born, count) != (before[1], before[2] + 1)
+    next_one = (born, count) == (before[1], before[2] + 1)
+    anew = before[1] and born != before[1] and count == 1 < before[2]  # and came behind a later batch of the last pass
+    return made - before[0] >= SELDOM and not next_one and not anew
 
 
 def steps():
