@@ -16,7 +16,7 @@ from gputune.gathering.rollouts import Key
 PAUSES = 1024  # that wait until the device's time is known
 
 
-class Round(NamedTuple):
+class Queued(NamedTuple):
     """What the loop has done by `t`, ns: steps that are over, None where none ends there, and ns of its pauses."""
 
     t: int
@@ -29,7 +29,7 @@ class Backlog:
 
     def __init__(self) -> None:
         self._time = DeviceTime()
-        self._queued: deque[Round] = deque()  # of which the device's time is not known yet
+        self._queued: deque[Queued] = deque()  # of which the device's time is not known yet
         self._first = self._last = 0  # moments of the device: the loop's first, and the last that is known
         self._done = 0  # rounds between the two
         self._pauses: deque[tuple[Key, int, int]] = deque(maxlen=PAUSES)  # likewise
@@ -53,9 +53,9 @@ class Backlog:
         """Learn that a batch came, or a step was over, at `t`; steps and ns of pauses of the loop by then."""
         self._time.came(t)
         if not self._time.there and not self._queued:  # no device is behind: it is over as it is told
-            self._caught_up(Round(t, steps, paused), t)
+            self._caught_up(Queued(t, steps, paused), t)
             return
-        self._queued.append(Round(t, steps, paused))
+        self._queued.append(Queued(t, steps, paused))
         self._catch_up()
 
     def settled(self, t: int) -> None:
@@ -93,7 +93,7 @@ class Backlog:
             over = self._queued.popleft()
             self._caught_up(over, self._time.at(over.t))
 
-    def _caught_up(self, over: Round, t: int) -> None:
+    def _caught_up(self, over: Queued, t: int) -> None:
         self._last = t
         if self._first:
             self._done += 1

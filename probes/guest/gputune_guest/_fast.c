@@ -992,15 +992,19 @@ next_vectorcall(PyObject *self, PyObject *const *args, size_t flagged, PyObject 
     return gathered(next_call, self, args, flagged, names);
 }
 
+/* what stands in the place of a function has of it */
+#define WRAPPER_SLOTS \
+    {Py_tp_getattro, wrapper_getattro}, \
+    {Py_tp_setattro, wrapper_setattro}, \
+    {Py_tp_members, wrapper_members}, \
+    {Py_tp_getset, wrapper_getset}, \
+    {Py_tp_methods, wrapper_methods}
+
 static PyType_Slot next_slots[] = {
     {Py_tp_doc, "Stands in the place of a function: see loader.py."},
     {Py_tp_new, next_new},
     {Py_tp_dealloc, next_dealloc},
-    {Py_tp_getattro, wrapper_getattro},
-    {Py_tp_setattro, wrapper_setattro},
-    {Py_tp_members, wrapper_members},
-    {Py_tp_getset, wrapper_getset},
-    {Py_tp_methods, wrapper_methods},
+    WRAPPER_SLOTS,
     {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, next_call},
     {0, NULL}};
@@ -1126,11 +1130,7 @@ static PyType_Slot passing_slots[] = {
     {Py_tp_doc, "Stands in the place of a function: see step.py and picks.py."},
     {Py_tp_new, passing_new},
     {Py_tp_dealloc, passing_dealloc},
-    {Py_tp_getattro, wrapper_getattro},
-    {Py_tp_setattro, wrapper_setattro},
-    {Py_tp_members, wrapper_members},
-    {Py_tp_getset, wrapper_getset},
-    {Py_tp_methods, wrapper_methods},
+    WRAPPER_SLOTS,
     {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, passing_call},
     {0, NULL}};
@@ -1243,11 +1243,7 @@ static PyType_Slot around_slots[] = {
     {Py_tp_doc, "Stands in the place of a function: see wrapping.py."},
     {Py_tp_new, around_new},
     {Py_tp_dealloc, around_dealloc},
-    {Py_tp_getattro, wrapper_getattro},
-    {Py_tp_setattro, wrapper_setattro},
-    {Py_tp_members, wrapper_members},
-    {Py_tp_getset, wrapper_getset},
-    {Py_tp_methods, wrapper_methods},
+    WRAPPER_SLOTS,
     {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, around_call},
     {0, NULL}};
@@ -1259,11 +1255,7 @@ static PyType_Slot loose_slots[] = {
     {Py_tp_doc, "Stands in the place of a function in C: see wrapping.py."},
     {Py_tp_new, around_new},
     {Py_tp_dealloc, around_dealloc},
-    {Py_tp_getattro, wrapper_getattro},
-    {Py_tp_setattro, wrapper_setattro},
-    {Py_tp_members, wrapper_members},
-    {Py_tp_getset, wrapper_getset},
-    {Py_tp_methods, wrapper_methods},
+    WRAPPER_SLOTS,
     {Py_tp_call, around_call},
     {0, NULL}};
 static PyType_Spec loose_spec = {"gputune_guest._fast.Loose", sizeof(Around), 0, Py_TPFLAGS_DEFAULT, loose_slots};
@@ -1403,11 +1395,7 @@ static PyType_Slot making_slots[] = {
     {Py_tp_doc, "Stands in the place of a fetcher's `fetch`: see fetch.py."},
     {Py_tp_new, making_new},
     {Py_tp_dealloc, making_dealloc},
-    {Py_tp_getattro, wrapper_getattro},
-    {Py_tp_setattro, wrapper_setattro},
-    {Py_tp_members, wrapper_members},
-    {Py_tp_getset, wrapper_getset},
-    {Py_tp_methods, wrapper_methods},
+    WRAPPER_SLOTS,
     {Py_tp_descr_get, wrapper_get},
     {Py_tp_call, making_call},
     {0, NULL}};

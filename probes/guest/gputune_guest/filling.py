@@ -95,7 +95,7 @@ def _begin(known, theirs, t1):
     known.done += 1
     if known.done > KEEN:
         known.due += RARELY * SELDOM
-    here.patience = int(min(MOST, 1.25 * needs))  # times as long as it should take
+    here.patience = int(min(MOST, 1.25 * needs))  # 1.25 times as long as it should take
     here.wanted = wanted
     known.number = 0  # the round in which it stands is none to learn from
     return True

@@ -80,7 +80,7 @@ class Here:
         """Write a record soon: with the next batch's, whose caches it shares, or with the next one after `SOON`."""
         late = self.late
         late.append((kind, t0, t1, a))
-        if len(late) == 8 or t1 - late[0][2] > SOON:  # records that may
+        if len(late) == 8 or t1 - late[0][2] > SOON:  # records that may wait
             self.flush()
 
     def flush(self):

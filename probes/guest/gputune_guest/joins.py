@@ -13,6 +13,7 @@ from gputune_guest import ring, spans
 
 now = ring.now
 here = ring.here
+MOST_MARKS = 512  # of a kind in a step (crossings, meetings, passes); of one with more the segments are not known
 SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
 
 
@@ -118,7 +119,7 @@ class Step:
         self._stands(self.meetings, before, after)
 
     def _stands(self, kept, before, after):
-        if len(kept) < 512:  # of a step, and as many meetings; of one with more the segments are not known
+        if len(kept) < MOST_MARKS:
             kept.append((before, after))
         else:
             self.lost = True
@@ -142,7 +143,7 @@ class Step:
         copied, waited = 0, [0, 0]
         for before, after, size in self.copies:
             took = max(0, after.at - before.at)
-            # 256 of copies of which it is kept how long they take
+            # 256 sizes of copies of which it is kept how long they take
             if before.at + low > after.t and (size in alone or len(alone) < 256):
                 alone[size] = took
             copied += min(took, alone.get(size, took))
@@ -278,7 +279,7 @@ class Meeting:
             self.clock.failed(error)
 
     def _pass(self, step, join):
-        if len(step.passes) < 512:  # of a step, as of crossings
+        if len(step.passes) < MOST_MARKS:
             step.passes.append((len(step.joins), join.before, join.t1))
         else:
             step.lost = True
