@@ -35,13 +35,14 @@ HELP = f"""{__doc__}
 
 NODES are addresses of agents: `m8` (port 7070), `m9:7071`, `unix:/path`, each also as `NAME=ADDRESS`. Without any it is
 this machine: by its agent, or read here where none serves. The status is 0 if at least one of them answered. `gputune
-tui` shows the same as a screen.
+tui` shows the same as a screen. With `--run` ssh types a command to each, as you would: agents run none.
 
 \b
 Examples:
   gputune nodes -cup -i 1
   gputune nodes m8,m9:7071 --json
   gputune nodes --hostfile hosts --keep recordings --for 10m
+  gputune nodes m8,m9 --run 'nvidia-smi -L'
 """
 FILE = click.Path(path_type=Path)
 LOOK_S = 0.5  # s between looks at how those that keep are doing
@@ -82,6 +83,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
 @_documents.options("nodes", "Print JSON.")
 @click.option("--keep", metavar="DIR", type=FILE, envvar=[], help="Keep what the nodes record of themselves, in DIR.")
+@click.option("--run", "typed", metavar="CMD", envvar=[], help="Type CMD to all nodes, over your own ssh.")
 @click.option("-c", "--show-cmd", "cmd", is_flag=True, help="Say of each process what was typed.")
 @click.option("-u", "--show-user", "user", is_flag=True, help="Say of each process whose it is.")
 @click.option("-p", "--show-pid", "pid", is_flag=True, help="Say of each process its pid.")
@@ -95,6 +97,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     keep: Path | None,
     duration: float | None,
     interval: float | None,
+    typed: str | None,
     *,
     cmd: bool,
     user: bool,
@@ -102,6 +105,8 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     watch: bool,
     wanted: _documents.Wanted,
 ) -> int:
+    if typed is not None:
+        return _type(nodes, file, typed, alone=not (wanted or keep or duration or interval or watch))
     places = _places(nodes, file)
     known = own.wanted(credentials)
     interval = interval or (1.0 if watch else None)
@@ -119,6 +124,17 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return _watch(places, known, wishes, interval, here=here)
     glance = wishes if here or cmd or user or pid else None
     return _show(places, known, wanted, glance, here=here)
+
+
+def _type(nodes: tuple[str, ...], file: Path | None, typed: str, *, alone: bool) -> int:
+    """Type a command to all nodes: a thing by itself, and not to be had without their names."""
+    if not alone:
+        raise BadUsage("`--run` only types a command", hint="leave the other options out")
+    if not (nodes or file):
+        raise BadUsage("`--run` needs the nodes to type to", hint="`gputune nodes m8,m9 --run 'nvidia-smi -L'`")
+    from gputune.nodes.typed import run  # noqa: PLC0415 - not for --help
+
+    return run(addresses(nodes, file), typed)
 
 
 def _places(nodes: tuple[str, ...], file: Path | None) -> list[Address]:
