@@ -51,7 +51,7 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Fi
         id="remote-storage",
         says=(
             f"{files} lie on {mount.kind} ({mount.point}), and making a batch is blocked for "
-            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms; the loop waits "
+            f"{wanted.blocked * 1e3:.3g} of its {outlook.making * 1e3:.3g} ms{_of_an_open(wanted)}; the loop waits "
             f"{outlook.starving:.0%} of its time"
         ),
         do=_advice(data_set(outlook.loader, wanted), rate),
@@ -74,6 +74,11 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Fi
         },
         where=outlook.loader.where,
     )
+
+
+def _of_an_open(wanted: Demand) -> str:
+    """Return how long it takes to open one file, as a clause: on a server that is a round trip, or several."""
+    return f" ({wanted.opening / wanted.opens * 1e3:.2g} ms to open a file)" if wanted.opens else ""
 
 
 def _advice(whole: float | None, rate: float) -> str:

@@ -39,6 +39,7 @@ def test_promises_what_a_batch_takes_without_its_files(run, reading) -> None:
     assert finding.speedup.low < 25 / 16 < 25 / 9 < finding.speedup.high
     assert "opens 2 files" in finding.says
     assert "10 of the 20 ms" in finding.says
+    assert "(0.078 ms to open one)" in finding.says
     assert finding.evidence["opens_per_sample"] == 2
     assert finding.evidence["open_s"] == pytest.approx(0.005 / 64)
 
