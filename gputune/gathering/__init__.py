@@ -212,8 +212,12 @@ class Gatherer:
             self._worker_event(event, self._guests[event.process])
 
     def _trained(self) -> list[TrainingProcess]:
-        """Return the processes that train. Who only starts those that do, waits and tries what they learnt is none."""
-        found = [training for training in self._trainings.values() if training.trains]
+        """Return the processes that train. Who only starts those that do, waits and tries what they learnt is none.
+
+        Nor is a parameter server, whose steps are a part of those that its callers wait for.
+        """
+        every = [training for training in self._trainings.values() if training.trains]
+        found = [training for training in every if not training.only_serves] or every
         parents = {training.guest.ppid for training in found if training.learns}
         return [training for training in found if training.learns or training.guest.pid not in parents]
 

@@ -642,6 +642,11 @@ class TrainingProcess:
         elif record.code == SpanCode.COPY_H2D and self._loop_began:  # before it a model is copied, once
             self._copies.take(record)
 
+    @property
+    def only_serves(self) -> bool:
+        """Return whether it steps for others alone, as a parameter server does: it has no batches of its own."""
+        return self._introduced.serves and not self._loaders
+
     def _prepares(self, site: _Site | None) -> bool:
         """Return whether what is saved at a place are data that are made ready: nothing trains yet."""
         return site is not None and site.what in FILES and not self.trains

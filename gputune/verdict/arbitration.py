@@ -86,6 +86,7 @@ PAUSES = {
     "frequent-cleanup": "cleanup",
     "frequent-eval": "evaluation",
     "work-between-passes": "between",
+    "remote-calls": "collective",
 }
 NEAREST = {  # the first of its group's words
     "worker-restart": "loader.start",

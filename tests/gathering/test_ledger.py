@@ -130,6 +130,21 @@ def test_a_parent_that_waits_for_those_who_train_and_tries_the_model_trains_noth
     assert [process.pid for process in story.features().processes] == [100, 101, 102]
 
 
+def test_a_process_that_steps_for_its_callers_alone_trains_nothing(story) -> None:
+    """A parameter server; who is called and has batches of its own is a trainer, and without any trainer it is one."""
+    story.process(1, pid=101)
+    story.record(Kind.STEP, story.at, story.at + 5, 1, a=1)
+    story.at += 5
+    story.note(1, n="process", serves=True)
+    assert [process.pid for process in story.features().processes] == [101]
+    story.iterator()
+    story.batch()
+    story.step()
+    assert [process.pid for process in story.features().processes] == [100]
+    story.note(n="process", serves=True)
+    assert [process.pid for process in story.features().processes] == [100]
+
+
 @pytest.mark.parametrize("loader", [False, True])
 def test_a_pause_comes_as_often_as_it_was_set_to(story, loader) -> None:
     """At 0, 25, 50, 75 and 100 of 101 steps: five times, and every 25 steps."""

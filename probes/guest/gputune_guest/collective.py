@@ -46,7 +46,6 @@ def _met(original, what, *, shared):
 
 
 def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR0917 - what is known of one call
-    global _count
     try:
         ident = spans.get_ident()
         alone = ident == spans.here.trainer
@@ -55,8 +54,7 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
         size = _size(handed)
         if shared and _of_all(kwargs.get("group")):  # the numbering of a part of the ranks is its own
             if alone:
-                _count += 1
-                number = _count
+                number = numbered()
                 # 0xFFFF ranks that fit beside the record's other fields
                 ranks_met = min(0xFFFF, sys.modules["torch.distributed"].get_world_size())
             if _on_device(handed):
@@ -67,6 +65,13 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
         ring.record(spans.SPAN, COLLECTIVE, t0, t1, site, size, number, 0 if alone else ident, ranks_met)
     except Exception as error:
         ring.failed(error)
+
+
+def numbered():
+    """Return the number of the next call that all ranks make."""
+    global _count
+    _count += 1
+    return _count
 
 
 def _of_all(group):
@@ -85,12 +90,13 @@ def _on_device(handed):
 
 def _size(handed):
     """Return the bytes of the largest tensor, or list of them, that was handed over."""
-    return max(map(_bytes, handed), default=0)
+    return max(map(bytes_of, handed), default=0)
 
 
-def _bytes(argument):
+def bytes_of(argument):
+    """Return the bytes of a tensor, or of a list of them; 0 of anything else."""
     if isinstance(argument, (list, tuple)):
-        return sum(map(_bytes, argument))
+        return sum(map(bytes_of, argument))
     try:
         return int(argument.element_size() * argument.nelement())
     except (AttributeError, TypeError):

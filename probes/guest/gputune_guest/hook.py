@@ -38,6 +38,8 @@ FAMILIES = (
         "peers",
         "standing",
         "collective",
+        "horovod",
+        "remote",
         "reductions",
         "compiling",  # the last one: it marks what the others have defined
     ),
