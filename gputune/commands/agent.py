@@ -1,6 +1,7 @@
 """Serve this machine and its runs to a screen elsewhere."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -64,38 +65,18 @@ FILE = click.Path(path_type=Path)
 @click.option("--until-eof", is_flag=True, envvar=[], hidden=True, help="End with the standard input.")
 @click.option("--announce", metavar="FILE", type=FILE, envvar=[], hidden=True, help="Write there where it serves.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
-def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
-    listen: str,
-    names: tuple[str, ...],
-    credentials: Path | None,
-    hosts: tuple[str, ...],
-    remote: str,
-    ray: str | None,
-    relay: tuple[str, ...],
-    rack: str,
-    state: Path | None,
-    socket: Path | None,
-    metrics: str | None,
-    announce: Path | None,
-    cmd: tuple[str, ...],
-    *,
-    init: bool,
-    each_node: bool,
-    rotate: bool,
-    mutual: bool,
-    quiet: bool,
-    until_eof: bool,
-) -> int:
+def command(cmd: tuple[str, ...], *, init: bool, each_node: bool, rotate: bool, **asked: Any) -> int:
     """Hand what was asked for to one of the undertakings."""
+    names, hosts, remote, ray = (asked.pop(name) for name in ("names", "hosts", "remote", "ray"))
     _check(init=init, hosts=bool(hosts), ray=ray is not None, cmd=bool(cmd))
-    if mutual and not listen:
+    if asked["mutual"] and not asked["listen"]:
         raise BadUsage("`--mutual` goes with `--listen`", hint="`gputune agent --listen 0.0.0.0:7070 --mutual`")
     if (each_node or rotate) and not init:
         raise BadUsage("`--each-node` and `--rotate` go with `--init`", hint="`gputune agent --init --rotate`")
-    if metrics is not None and (init or hosts or ray is not None):
+    if asked["metrics"] is not None and (init or hosts or ray is not None):
         raise BadUsage("`--metrics` is for an agent of this machine", hint="`gputune agent --metrics`")
     if init:
-        return _init(credentials, names, each=each_node, rotate=rotate)
+        return _init(asked["credentials"], names, each=each_node, rotate=rotate)
     if hosts:
         from gputune.nodes import overssh  # noqa: PLC0415 - not for --help
 
@@ -107,20 +88,7 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return onray.run(ray)
     from gputune.nodes import agent, beside  # noqa: PLC0415 - as above
 
-    wishes = agent.AgentOptions(
-        name=names[-1] if names else "",
-        listen=listen,
-        state=state,
-        socket=socket,
-        credentials=credentials,
-        mutual=mutual,
-        until_eof=until_eof,
-        quiet=quiet,
-        announce=announce,
-        relay=relay,
-        rack=rack,
-        metrics=metrics,
-    )
+    wishes = agent.AgentOptions(name=names[-1] if names else "", **asked)
     return beside.beside(wishes, cmd) if cmd else agent.run(wishes)
 
 

@@ -13,12 +13,11 @@ import sys
 
 import click
 
-from gputune.commands import _documents
+from gputune.commands import _documents, _kinds
 from gputune.comparing.comparison import compare
 from gputune.comparing.sides import side
 from gputune.comparing.words import words
-from gputune.core import config
-from gputune.core.errors import TOO_LOW, BadUsage, GputuneError
+from gputune.core.errors import TOO_LOW, GputuneError
 from gputune.launch import values
 from gputune.recording import lean
 from gputune.report.streams import encodable
@@ -32,19 +31,23 @@ Examples:
 """
 
 
-def _limit(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    limit = None if value is None else values.share(value)
-    if value is not None and (limit is None or limit == 1):
-        raise BadUsage(
-            f"{config.origin(ctx, param, value)} is no percentage below 100", hint="like `--fail-if-slower 5%`"
-        )
-    return limit
+def _limit(text: str) -> float | None:
+    limit = values.share(text)
+    return None if limit == 1 else limit
+
+
+SLOWER = _kinds.read_by(_limit, "is no percentage below 100", "`--fail-if-slower 5%`")
 
 
 @click.command(short_help="two runs, or sides of several, against each other", help=HELP)
 @click.argument("a", type=click.Path(readable=False))
 @click.argument("b", type=click.Path(readable=False))
-@click.option("--fail-if-slower", metavar="PERCENT", callback=_limit, help="Leave 3 if B is slower by this for sure.")
+@click.option(
+    "--fail-if-slower",
+    metavar="PERCENT",
+    callback=SLOWER,
+    help="Leave 3 if B is slower by this for sure.",
+)
 @click.option("--anyway", is_flag=True, help="Compare although script, device, ranks or CPUs differ.")
 @_documents.options("compare", "Print the comparison as JSON.")
 def command(a: str, b: str, *, fail_if_slower: float | None, anyway: bool, wanted: _documents.Wanted) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gputune import exporters
-from gputune.commands import _documents
+from gputune.commands import _documents, _kinds
 from gputune.core import config, opening
 from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
@@ -41,14 +41,12 @@ def _exporter(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _moment(text: str) -> float | None:
     """Return a time after the start of the run, in s."""
-    if value is None:
-        return None
-    found = 0.0 if values.number(value.strip()) == 0 else values.seconds(value)
-    if found is None:
-        raise BadUsage(f"{config.origin(ctx, param, value)} is no time after the run's start", hint="like `--from 5m`")
-    return found
+    return 0.0 if values.number(text.strip()) == 0 else values.seconds(text)
+
+
+SINCE = _kinds.read_by(_moment, "is no time after the run's start", "`--from 5m`")
 
 
 @click.command(short_help=__doc__, help=HELP)
@@ -61,8 +59,8 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
     shell_complete=lambda _ctx, _param, begun: [name for name in exporters.names() if name.startswith(begun)],
     help=f"{', '.join(exporters.names())}.",
 )
-@click.option("--from", "since", metavar="TIME", envvar=[], callback=_moment, help="Since when after its start: 5m.")
-@click.option("--until", metavar="TIME", envvar=[], callback=_moment, help="Until when.")
+@click.option("--from", "since", metavar="TIME", envvar=[], callback=SINCE, help="Since when after its start: 5m.")
+@click.option("--until", metavar="TIME", envvar=[], callback=SINCE, help="Until when.")
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it.  [default: into RUN]")
 @_documents.options("export", "Print where it went as JSON.")
 def command(  # noqa: PLR0913 - one parameter an option: click's way

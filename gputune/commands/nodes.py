@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from gputune.commands import _documents
-from gputune.core import config
+from gputune.commands import _documents, _kinds
 from gputune.core.errors import BadUsage
 from gputune.core.figures import number, size
 from gputune.core.hygiene import clean
 from gputune.feeds.rows import Node, RunRow, Update
-from gputune.launch import values
 from gputune.nodes.glance import ProcessColumns, render
 from gputune.recording import lean
 from gputune.report import streams
@@ -69,14 +67,6 @@ class NodesDocument(msgspec.Struct, frozen=True, kw_only=True):
     clocks: dict[str, dict[str, float]]
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    found = None if value is None else values.seconds(value)
-    if value is not None and found is None:
-        says = f"{config.origin(ctx, param, value)} is not a time of at least a second"
-        raise BadUsage(says, hint=f"like `{param.opts[-1]} 60s`")
-    return found
-
-
 @click.command(short_help=__doc__, help=HELP)
 @click.argument("nodes", nargs=-1)
 @click.option("--hostfile", "file", metavar="FILE", type=FILE, help="Read addresses from a file, one a line.")
@@ -87,9 +77,9 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("-c", "--show-cmd", "cmd", is_flag=True, help="Say of each process what was typed.")
 @click.option("-u", "--show-user", "user", is_flag=True, help="Say of each process whose it is.")
 @click.option("-p", "--show-pid", "pid", is_flag=True, help="Say of each process its pid.")
-@click.option("-i", "--interval", metavar="TIME", envvar=[], callback=_seconds, help="Print it anew so often.")
+@click.option("-i", "--interval", metavar="TIME", envvar=[], callback=_kinds.seconds, help="Print it anew so often.")
 @click.option("--watch", is_flag=True, envvar=[], help="Print it anew once a second.")
-@click.option("--for", "duration", metavar="TIME", envvar=[], callback=_seconds, help="With --keep: how long.")
+@click.option("--for", "duration", metavar="TIME", envvar=[], callback=_kinds.seconds, help="With --keep: how long.")
 def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
     nodes: tuple[str, ...],
     file: Path | None,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from gputune.commands import _documents, _page
-from gputune.core import config, opening
-from gputune.core.errors import BadUsage, GputuneError
+from gputune.commands import _documents, _kinds, _page
+from gputune.core import opening
+from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
 from gputune.feeds.rows import harmless
 from gputune.launch import values
@@ -36,12 +36,7 @@ Examples:
   gputune report gputune-runs/20261121-100106-train --html report.html
 """
 
-
-def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    price = None if value is None else values.price(value)
-    if value is not None and price is None:
-        raise BadUsage(f"{config.origin(ctx, param, value)} is no price", hint="like `--price 2.50`")
-    return price
+PRICE = _kinds.read_by(values.price, "is no price", "`--price 2.50`")
 
 
 def _show(words: str, document: bytes, wanted: _documents.Wanted, html: str | None) -> None:
@@ -106,7 +101,7 @@ def _tell(run: Path, typed: Path, lost: dict[str, str], unended: str) -> None:
 @click.argument("run", type=click.Path(path_type=Path, readable=False))
 @_documents.options("report", "Print findings.json instead.")
 @click.option("--again", is_flag=True, help="Judge what was recorded anew, whatever verdict was kept.")
-@click.option("--price", metavar="N", callback=_price, help="What a device costs an hour, in any currency.")
+@click.option("--price", metavar="N", callback=PRICE, help="What a device costs an hour, in any currency.")
 @click.option(
     "--html",
     metavar="FILE",

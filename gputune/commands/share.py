@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import click
 import msgspec
 from click.decorators import FC
 
-from gputune.commands import _documents
+from gputune.commands import _documents, _kinds
 from gputune.core import config
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
@@ -74,15 +73,6 @@ class ShareCommand(click.Command):
         return args[:at], args[at:]
 
 
-@dataclass(frozen=True, slots=True)
-class OptionKind:
-    """What an option's value may be, and one that is."""
-
-    read: Callable[[str], object]
-    what: str
-    like: str
-
-
 def _procs(text: str) -> int | None:
     if text.strip().lower() == AUTO_WORD:
         return AUTO
@@ -119,37 +109,28 @@ def _matching(pattern: "re.Pattern[str]") -> Callable[[str], str | None]:
     return lambda text: text if pattern.fullmatch(text) else None
 
 
-KINDS: dict[str, OptionKind] = {
-    "procs": OptionKind(_procs, "a number of processes: 1 or more, or `auto`", "--procs 3"),
-    "at_once": OptionKind(lambda text: _procs(text) or None, "a number of processes: 1 or more", "--at-once 2"),
-    "on_failure": OptionKind(_failure, "`continue`, `stop`, `restart` or `restart=K`", "--on-failure restart=2"),
-    "gpus": OptionKind(_gpus, "a list of different GPUs", "--gpus 0,1"),
-    "memory": OptionKind(jobsfile.memory, "a size", "--memory 6GB"),
-    "host_memory": OptionKind(jobsfile.memory, "a size", "--host-memory 4GB"),
-    "trial": OptionKind(_trial, "a time of at least a second, or 0", "--trial 10s"),
-    "stall_timeout": OptionKind(values.seconds, "a time of at least a second", "--stall-timeout 10m"),
-    "grace": OptionKind(values.seconds, "a time of at least a second", "--grace 30s"),
-    "weights": OptionKind(_weights, "a list of numbers above 0", "--weights 2,1,1"),
-    "min_gain": OptionKind(_gain, "a gain: a number above 0", "--min-gain 1.1"),
-    "index_flag": OptionKind(_matching(FLAG), "the name of an option", "--index-flag --shard"),
-    "num_flag": OptionKind(_matching(FLAG), "the name of an option", "--num-flag --shards"),
-    "index_env": OptionKind(_matching(PREFIX), "the beginning of a variable's name", "--index-env SHARD"),
+KINDS: dict[str, tuple[Callable[[str], object], str, str]] = {
+    "procs": (_procs, "a number of processes: 1 or more, or `auto`", "--procs 3"),
+    "at_once": (lambda text: _procs(text) or None, "a number of processes: 1 or more", "--at-once 2"),
+    "on_failure": (_failure, "`continue`, `stop`, `restart` or `restart=K`", "--on-failure restart=2"),
+    "gpus": (_gpus, "a list of different GPUs", "--gpus 0,1"),
+    "memory": (jobsfile.memory, "a size", "--memory 6GB"),
+    "host_memory": (jobsfile.memory, "a size", "--host-memory 4GB"),
+    "trial": (_trial, "a time of at least a second, or 0", "--trial 10s"),
+    "stall_timeout": (values.seconds, "a time of at least a second", "--stall-timeout 10m"),
+    "grace": (values.seconds, "a time of at least a second", "--grace 30s"),
+    "weights": (_weights, "a list of numbers above 0", "--weights 2,1,1"),
+    "min_gain": (_gain, "a gain: a number above 0", "--min-gain 1.1"),
+    "index_flag": (_matching(FLAG), "the name of an option", "--index-flag --shard"),
+    "num_flag": (_matching(FLAG), "the name of an option", "--num-flag --shards"),
+    "index_env": (_matching(PREFIX), "the beginning of a variable's name", "--index-env SHARD"),
 }
 
 
-def _value(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """Return what an option of KINDS says."""
-    if value is None:
-        return None
-    kind = KINDS[str(param.name)]
-    found = kind.read(value)
-    if found is None:
-        raise BadUsage(f"{config.origin(ctx, param, clean(value, 60))} is not {kind.what}", hint=f"like `{kind.like}`")
-    return found
-
-
 def _option(name: str, metavar: str, text: str, **more: Any) -> Callable[[FC], FC]:
-    return click.option(name, metavar=metavar, callback=_value, help=text, **more)
+    read, what, like = KINDS[name.removeprefix("--").replace("-", "_")]
+    callback = _kinds.read_by(read, f"is not {what}", f"`{like}`")
+    return click.option(name, metavar=metavar, callback=callback, help=text, **more)
 
 
 @click.command(cls=ShareCommand, short_help="several processes on one card", help=HELP)

@@ -8,10 +8,11 @@ table, and `gputune.toml`, which `gputune run --with gputune.toml -- CMD` applie
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gputune.commands import _documents
+from gputune.commands import _documents, _kinds
 from gputune.core import config
 from gputune.core.errors import BadUsage
 from gputune.experiment.living import end_with_us
@@ -38,25 +39,16 @@ Example:
 """
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    found = values.seconds(value)
-    if found is None:
-        raise BadUsage(
-            f"{config.origin(ctx, param, value)} is not a time of at least a second", hint="like `60s`, `5m`"
-        )
-    return found
+def _amount(what: str) -> _kinds.Callback:
+    def read(text: str) -> float | None:
+        found = values.number(text)
+        return None if found is None or found < 0 or (what == "CPUS" and found == 0) else found
+
+    return _kinds.read_by(read, f"is no number of {what}", "`--ray-cpus 8 --ray-gpus 1`")
 
 
-def _amount(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    found = values.number(value)
-    if found is None or found < 0 or (param.name == "ray_cpus" and found == 0):
-        says = f"{config.origin(ctx, param, value)} is no number of {str(param.name).removeprefix('ray_').upper()}"
-        raise BadUsage(says, hint="like `--ray-cpus 8 --ray-gpus 1`")
-    return found
+CPUS, GPUS = _amount("CPUS"), _amount("GPUS")
+SECONDS = _kinds.read_by(values.seconds, "is not a time of at least a second", "`60s`, `5m`")
 
 
 def _places(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,9 +98,9 @@ def _left_to_module(args: "list[str]", followed: "set[str]") -> "list[str]":
 @click.option(*MODULE, metavar="MODULE", envvar=[], help="Run a module, as `python -m MODULE` does.")
 @click.option("--python", default="python", show_default=True, help="The interpreter that runs SCRIPT or MODULE.")
 @click.option("--batch-sizes", metavar="LIST", callback=_sizes, help="Batch sizes first: `auto`, or like 8,16,32.")
-@click.option("--budget", metavar="TIME", callback=_seconds, help="How long it may take at most, like 60s.")
+@click.option("--budget", metavar="TIME", callback=SECONDS, help="How long it may take at most, like 60s.")
 @click.option(
-    "--within", metavar="TIME", default="60s", show_default=True, callback=_seconds, help="When the first batch comes."
+    "--within", metavar="TIME", default="60s", show_default=True, callback=SECONDS, help="When the first batch comes."
 )
 @click.option("--where", metavar="FILE:LINE", default="", help="Which loader.  [default: the most waited for]")
 @click.option("--seed", type=int, default=1, show_default=True, help="The seed of torch's random numbers in trials.")
@@ -125,66 +117,48 @@ def _left_to_module(args: "list[str]", followed: "set[str]") -> "list[str]":
 @click.option("--ray", metavar="ADDRESS", help="Trials are tasks of that Ray cluster (`auto`: ours): docs/sweep.md.")
 @click.option("--each-node", is_flag=True, help="With --ray: sweep on each of its nodes.")
 @click.option(
-    "--ray-cpus", metavar="N", callback=_amount, help="CPUs that a trial asks for.  [default: all of its node]"
+    "--ray-cpus",
+    metavar="N",
+    callback=CPUS,
+    help="CPUs that a trial asks for.  [default: all of its node]",
 )
-@click.option("--ray-gpus", metavar="N", callback=_amount, help="GPUs likewise.  [default: 1 where there are any]")
+@click.option(
+    "--ray-gpus",
+    metavar="N",
+    callback=GPUS,
+    help="GPUs likewise.  [default: 1 where there are any]",
+)
 @_documents.options("sweep-loader", "Print JSON.")
 @click.argument("script", nargs=-1, type=click.UNPROCESSED)
-def command(  # noqa: PLR0913 - one parameter an option: click's way
-    *,
-    script: tuple[str, ...],
-    module: str | None,
-    python: str,
-    batch_sizes: "tuple[int, ...] | str",
-    budget: float | None,
-    within: float,
-    where: str,
-    seed: int,
-    out: str | None,
-    may_write: tuple[str, ...],
-    resume: bool,
-    restarts: bool,
-    write: str,
-    as_patch: bool,
-    apply: bool,
-    csv_file: Path | None,
-    ray: str | None,
-    each_node: bool,
-    ray_cpus: float | None,
-    ray_gpus: float | None,
-    wanted: _documents.Wanted,
-) -> int:
-    asked = scripts_of(script, module, python)
+def command(*, script: tuple[str, ...], wanted: _documents.Wanted, **asked: Any) -> int:
+    """Sweep what was asked for, and show it."""
+    scripts = scripts_of(script, asked["module"], asked["python"])
+    as_patch, apply, csv_file, ray = (asked[name] for name in ("as_patch", "apply", "csv_file", "ray"))
     if as_patch and wanted.stdout:
         raise BadUsage("`--patch` and `--json` both want stdout", hint="ask for one of them; `--apply` goes with both")
-    _check(asked, changes=as_patch or apply, each_node=each_node, where=where)
-    if ray is None and (each_node or ray_cpus is not None or ray_gpus is not None):
+    _check(scripts, changes=as_patch or apply, each_node=asked["each_node"], where=asked["where"])
+    share = asked["ray_cpus"], asked["ray_gpus"]
+    if ray is None and (asked["each_node"] or share != (None, None)):
         raise BadUsage("`--each-node`, `--ray-cpus` and `--ray-gpus` are for a cluster", hint="like `--ray auto`")
     if csv_file is not None:
         saved_settings.writable(csv_file, "--csv")
     end_with_us()
+    same = ("out", "budget", "within", "where", "seed", "may_write", "resume")
     wishes = SweepOptions(
-        script=asked[0],
-        out=out,
-        sizes=batch_sizes,
-        budget=budget,
-        within=within,
-        where=where,
-        seed=seed,
-        may_write=may_write,
-        resume=resume,
-        restarts=restarts or ray is not None,
-        share=(ray_cpus, ray_gpus),
-        write=None if write == "-" else Path(write),
+        script=scripts[0],
+        sizes=asked["batch_sizes"],
+        restarts=asked["restarts"] or ray is not None,
+        share=share,
+        write=None if asked["write"] == "-" else Path(asked["write"]),
         tell=_tell,
+        **{name: asked[name] for name in same},
     )
     if ray is None:
-        several = Several(jobs=[SweepJob(script=each) for each in asked], wishes=wishes)
+        several = Several(jobs=[SweepJob(script=each) for each in scripts], wishes=wishes)
         done = several.run()
     else:
-        several, done = _in_cluster(
-            ray, TrialResources(cpus=ray_cpus, gpus=ray_gpus), asked, wishes, each_node=each_node
-        )
+        resources = TrialResources(cpus=share[0], gpus=share[1])
+        several, done = _in_cluster(ray, resources, scripts, wishes, each_node=asked["each_node"])
     _show(several, done, wanted, to_stderr=as_patch)
     if csv_file is not None:
         csv_file.write_text(as_csv(done), encoding="utf-8")

@@ -15,8 +15,8 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from gputune.commands import _documents
-from gputune.core import config, opening
+from gputune.commands import _documents, _kinds
+from gputune.core import opening
 from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
 from gputune.feeds import signalling
@@ -35,12 +35,7 @@ class ScreenDocument(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunRow, ...]
 
 
-def _every(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    found = values.seconds(value)
-    if found is None:
-        says = f"{config.origin(ctx, param, value)} is not a time of at least a second"
-        raise BadUsage(says, hint="like `--every 10s`")
-    return found
+EVERY = _kinds.read_by(values.seconds, "is not a time of at least a second", "`--every 10s`")
 
 
 @click.command(short_help="this machine, or a run, on one screen", help=__doc__)
@@ -49,7 +44,7 @@ def _every(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--hostfile", metavar="FILE", type=FILE, help="Read them from a file, one a line.")
 @click.option("--credentials", metavar="DIR", type=FILE, help="Where they lie.  [default: ~/.config/gputune/agent]")
 @click.option(
-    "--every", metavar="TIME", default="1s", show_default=True, callback=_every, help="How often agents are asked."
+    "--every", metavar="TIME", default="1s", show_default=True, callback=EVERY, help="How often agents are asked."
 )
 @click.option("--ascii", "plain", is_flag=True, help="Plain letters only: no blocks, no braille.")
 @click.option("--light", is_flag=True, help="Begin with light colours; `t` turns them.")

@@ -1,11 +1,11 @@
 """Run a training unchanged, then say where its time went, why, and what the fix is worth."""
 
 import sys
-from collections.abc import Callable
+from typing import Any
 
 import click
 
-from gputune.commands import _documents
+from gputune.commands import _documents, _kinds
 from gputune.core import config
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.launch import values
@@ -27,28 +27,6 @@ Example:
   gputune watch -- python train.py --epochs 3
 """
 
-# What an option's value must be, and one that is: said together when it is not.
-KINDS: dict[str, tuple[Callable[[str], float | str | None], str, str]] = {
-    "price": (values.price, "a price: what one device costs an hour", "--price 2.50"),
-    "fail_under": (values.share, "a percentage above 0, at most 100", "--fail-under 70"),
-    "stop_when": (values.starving, "a condition: `starving`, or `starving:SECONDS`", "--stop-when starving:120"),
-    "perturb": (values.perturbing, "a percentage from 0 to 3", "--perturb 0.5%"),
-    "tune": (values.tuning, "what may be tuned: `all` or `identical`", "--tune -- CMD` or `--tune=identical -- CMD"),
-    "export": (values.exporting, f"any of {', '.join(values.exporters())}", "--export perfetto,tensorboard"),
-    "seconds": (values.seconds, "a time of at least a second", "--for 60s"),
-}
-
-
-def _value(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
-    """Return what an option of `KINDS` says."""
-    if value is None:
-        return None
-    read, kind, like = KINDS[str(param.name)]
-    found = read(value)
-    if found is None:
-        raise BadUsage(f"{config.origin(ctx, param, value)} is not {kind}", hint=f"like `{like}`")
-    return found
-
 
 def _hz(ctx: click.Context, param: click.Parameter, value: float) -> float:
     if not 0 < value <= FASTEST:
@@ -59,17 +37,31 @@ def _hz(ctx: click.Context, param: click.Parameter, value: float) -> float:
     return value
 
 
-def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    text = value.strip().upper().removesuffix("B")
+def _size(text: str) -> int | None:
+    text = text.strip().upper().removesuffix("B")
     digits = text.rstrip("KMGTI")
     try:
         size = int(float(digits) * UNITS[text[len(digits) :]])
     except (ValueError, KeyError, OverflowError):
-        size = 0
-    if size < 1 << 20:  # bytes: a recording cannot be cut down below its first segment
-        says = f"{config.origin(ctx, param, value)} is not a size of at least 1MiB"
-        raise BadUsage(says, hint="like `--max-size 512MiB`")
-    return size
+        return None
+    return size if size >= 1 << 20 else None  # bytes: a recording cannot be cut down below its first segment
+
+
+# What an option's value must be, and one that is: said together when it is not.
+SIZE = _kinds.read_by(_size, "is not a size of at least 1MiB", "`--max-size 512MiB`")
+PRICE = _kinds.read_by(values.price, "is not a price: what one device costs an hour", "`--price 2.50`")
+FAIL_UNDER = _kinds.read_by(values.share, "is not a percentage above 0, at most 100", "`--fail-under 70`")
+STOP_WHEN = _kinds.read_by(
+    values.starving, "is not a condition: `starving`, or `starving:SECONDS`", "`--stop-when starving:120`"
+)
+PERTURB = _kinds.read_by(values.perturbing, "is not a percentage from 0 to 3", "`--perturb 0.5%`")
+TUNE = _kinds.read_by(
+    values.tuning, "is not what may be tuned: `all` or `identical`", "`--tune -- CMD` or `--tune=identical -- CMD`"
+)
+EXPORT = _kinds.read_by(
+    values.exporting, f"is not any of {', '.join(values.exporters())}", "`--export perfetto,tensorboard`"
+)
+FOR = _kinds.read_by(values.seconds, "is not a time of at least a second", "`--for 60s`")
 
 
 # allow_interspersed_args: what follows the name of the command belongs to the command, with or without `--`
@@ -90,7 +82,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     "--max-size",
     metavar="SIZE",
     default=DEFAULT_SIZE,
-    callback=_size,
+    callback=SIZE,
     show_default=True,
     help="Most disk a recording may take.",
 )
@@ -100,31 +92,31 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--export",
     metavar="NAME[,…]",
-    callback=_value,
+    callback=EXPORT,
     shell_complete=lambda _ctx, _param, begun: [name for name in values.exporters() if name.startswith(begun)],
     help="Afterwards take it there, as `gputune export` does: " + ", ".join(values.exporters()) + ".",
 )
 @click.option(
     "--perturb",
     metavar="PERCENT",
-    callback=_value,
+    callback=PERTURB,
     help="Hold device and workers back for so much of the time at most, each, to see what that does (0.3).",
 )
 @click.option("--passive", is_flag=True, help="Hold nothing back: `--perturb 0`.")
 @click.option("--all-devices", is_flag=True, help="Read every GPU, not only those of the command.")
 @click.option("--prove", metavar="ID", help="Afterwards run it again, to prove that finding (`top`: the best).")
 @click.option("--tui", is_flag=True, envvar=[], help="Show it on a screen meanwhile; its output goes into a file.")
-@click.option("--price", metavar="N", callback=_value, help="What a device costs an hour, in any currency.")
+@click.option("--price", metavar="N", callback=PRICE, help="What a device costs an hour, in any currency.")
 @click.option(
     "--fail-under",
     metavar="PERCENT",
-    callback=_value,
+    callback=FAIL_UNDER,
     help="Leave 3 if the device was less busy over the loop (without one: if more of it was waiting).",
 )
 @click.option(
     "--stop-when",
     metavar="COND",
-    callback=_value,
+    callback=STOP_WHEN,
     help="End the training once starving[:SECONDS] has held so long (60), and leave 4.",
 )
 @click.option(
@@ -132,51 +124,41 @@ def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     metavar="[=identical]",
     is_flag=False,
     flag_value="all",
-    callback=_value,
+    callback=TUNE,
     help="Tune the DataLoader while it trains, and keep what pays. =identical: only what changes no number.",
 )
 @click.option(
     "--try", "tries", is_flag=True, help="Measure what better settings of the DataLoader bring, and go back to its own."
 )
 @click.option("--pid", type=int, metavar="PID", envvar=[], help="Look at a training that runs already, instead of CMD.")
-@click.option("--for", "seconds", metavar="TIME", envvar=[], callback=_value, help="With --pid: how long, like 5m.")
+@click.option("--for", "seconds", metavar="TIME", envvar=[], callback=FOR, help="With --pid: how long, like 5m.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
+def command(  # noqa: PLR0913 - what decides who is asked
     ctx: click.Context,
-    out: str | None,
-    hz: float,
+    /,
+    *,
+    cmd: tuple[str, ...],
     json: str | None,
     json_file: str | None,
-    max_size: int,
     prove: str | None,
-    price: float | None,
-    fail_under: float | None,
-    stop_when: float | None,
-    perturb: float | None,
-    tune: str | None,
-    export: str | None,
     pid: int | None,
     seconds: float | None,
-    cmd: tuple[str, ...],
-    *,
-    no_stacks: bool,
-    quiet: bool,
-    html: bool,
-    passive: bool,
-    tries: bool,
-    all_devices: bool,
     tui: bool,
+    tries: bool,
+    **asked: Any,
 ) -> int:
     """Hand what was asked for to the undertaking."""
     from gputune.watching import starting  # noqa: PLC0415 - not for --help
 
+    out, tune, perturb = asked.pop("out"), asked.pop("tune"), asked.pop("perturb")
     if tries and tune:
         says = "`--try` goes back to the script's own settings, and `--tune` keeps better ones"
         raise BadUsage(says, hint="`gputune watch --try -- CMD`, or `gputune watch --tune -- CMD`")
     tune = values.TRYING if tries else tune
     if pid is not None or seconds is not None:
-        _check_attached(ctx, cmd, pid, gates=fail_under is not None or stop_when is not None, prove=prove, tune=tune)
+        gates = asked["fail_under"] is not None or asked["stop_when"] is not None
+        _check_attached(ctx, cmd, pid, gates=gates, prove=prove, tune=tune)
     elif not cmd:
         raise BadUsage("no command to watch", hint="put it after two dashes: `gputune watch -- python train.py`")
     json = _one(ctx, json_file, json)
@@ -186,24 +168,10 @@ def command(  # noqa: PLR0913, PLR0917 - one parameter an option: click's way
         return _proved(ctx, out, cmd, prove, tune)
     if pid is None and not isinstance(ctx.obj, PipeEnd):
         raise GputuneError("`watch` was called without its supervisor", hint="start it as `gputune watch -- CMD`")
-    wishes = WatchOptions(
-        cmd,
-        out=out,
-        hz=hz,
-        json=json,
-        max_size=max_size,
-        stacks=not no_stacks,
-        quiet=quiet,
-        perturb=0.0 if passive else values.PERTURBED if perturb is None else perturb,
-        all_devices=all_devices,
-        price=price,
-        fail_under=fail_under,
-        stop_when=stop_when,
-        pid=pid or 0,
-        tune=tune or "",
-        html=html,
-        export=export or "",
-    )
+    passive, stacks, export = asked.pop("passive"), not asked.pop("no_stacks"), asked.pop("export") or ""
+    perturb = 0.0 if passive else values.PERTURBED if perturb is None else perturb
+    also: dict[str, Any] = {"perturb": perturb, "stacks": stacks, "tune": tune or "", "export": export}
+    wishes = WatchOptions(cmd, out=out, json=json, pid=pid or 0, **also, **asked)
     unknown = ctx.meta.get(config.UNKNOWN, ())
     if pid is not None:
         from gputune.watching import attaching  # noqa: PLC0415 - not before a command starts at once

@@ -16,7 +16,7 @@ from gputune.comparing.student import MOST_RUNS, runs_for
 from gputune.comparing.subject import Subject
 from gputune.comparing.tables import CauseRow, LedgerShareRow, SettingRow, findings, ledger, settings
 from gputune.core.hygiene import clean
-from gputune.verdict.document import SpeedupRow
+from gputune.verdict.document import SpeedupRow, alike
 
 FASTER, SLOWER, UNSURE, NOT_COMPARABLE = "faster", "slower", "unsure", "not-comparable"
 ABSOLUTE = "unit"  # whatever anybody says, samples are no batches
@@ -84,7 +84,7 @@ def compare(a: Side, b: Side, *, limit: float | None = None, anyway: bool = Fals
     return Comparison(
         state=state,
         unit=a.subjects[0].unit if ABSOLUTE not in forbidding else "",
-        ratio=SpeedupRow(low=ratio.low, likely=ratio.likely, high=ratio.high) if ratio else None,
+        ratio=alike(SpeedupRow, ratio) if ratio else None,
         basis=found.basis if found else "",
         spread=found.spread if found else None,
         in_turn=found is not None and found.in_turn,
@@ -150,16 +150,14 @@ def _side(side: Side, more: Sequence[str] = ()) -> SideRow:
 
 
 def _run(one: Subject) -> ComparedRun:
-    return ComparedRun(
+    return alike(
+        ComparedRun,
+        one.verdict,
         name=clean(one.kept.name, 80),
         folder=clean(str(one.kept.place)),
         label=one.label,
         state=one.kept.state,
-        exit_code=one.verdict.exit_code,
         started=one.kept.started,
-        wall_s=one.verdict.wall_s,
-        batches=one.verdict.batches,
         rate=one.rate.value if one.rate else 0.0,
         unit=one.unit,
-        rate_error=one.verdict.rate_error,
     )

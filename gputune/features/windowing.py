@@ -6,12 +6,21 @@ the loop (the machine's and the disks' load) stays that of the whole: it moves s
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gputune.features import Copy, Device, Features, Loader, Place, Process
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[Hashable, ...]  # where a loader was built, its data and its settings
+# What is a total, of whoever has it: a run, a process or a loader.
+SECONDS = ("wall", "stopped", "loop", "behind", "backward", "wait_total", "seconds", "fresh")
+COUNTS = ("batches", "samples", "optimizer_steps", "rounds")
+SPANS = ("ledger", "inclusive", "in_loop")  # s by name
+PER_STEP = ("gaps", "works")  # series of a process with an entry for each optimizer's step
+PER_BATCH = ("waits", "steps", "picks", "ages", "fetches", "in_flight", "ahead", "pins", "gets", "deliveries", "early")
+SAMPLED = ("step_cpus", "next_cpus", "reads", "ready", "hindered", "freed", "after", "unhindered", "filled", "unfilled")
+THIN_LOADER: dict[str, Any] = {**dict.fromkeys((*PER_BATCH, *SAMPLED, "epochs"), ()), "pauses": {}}
+THIN_PROCESS: dict[str, Any] = dict.fromkeys((*PER_STEP, "before_forward", "after_step"), ())
 
 
 def alike(before: Features | None, since: Features | None, now: Features) -> Features:
@@ -31,48 +40,12 @@ def _batches(run: Features) -> int:
 
 def thin(run: Features) -> Features:
     """Return what `window` needs of an earlier moment: totals, without the series, which may be long."""
-    processes = tuple(
-        replace(
-            process,
-            loaders=tuple(_thin(loader) for loader in process.loaders),
-            before_forward=(),
-            after_step=(),
-            gaps=(),
-            works=(),
-            meetings=process.meetings[-1:],
-        )
-        for process in run.processes
-    )
-    return replace(run, processes=processes)
+    return replace(run, processes=tuple(map(_thin, run.processes)))
 
 
-def _thin(loader: Loader) -> Loader:
-    return replace(
-        loader,
-        waits=(),
-        steps=(),
-        picks=(),
-        ages=(),
-        pauses={},
-        step_cpus=(),
-        next_cpus=(),
-        fetches=(),
-        in_flight=(),
-        ahead=(),
-        reads=(),
-        epochs=(),
-        pins=(),
-        gets=(),
-        deliveries=(),
-        ready=(),
-        hindered=(),
-        freed=(),
-        after=(),
-        unhindered=(),
-        early=(),
-        filled=(),
-        unfilled=(),
-    )
+def _thin(process: Process) -> Process:
+    loaders = tuple(replace(loader, **THIN_LOADER) for loader in process.loaders)
+    return replace(process, loaders=loaders, meetings=process.meetings[-1:], **THIN_PROCESS)
 
 
 def window(then: Features, now: Features) -> Features:
@@ -81,11 +54,17 @@ def window(then: Features, now: Features) -> Features:
     wall = max(0.0, now.wall - then.wall)
     return replace(
         now,
-        wall=wall,
-        stopped=max(0.0, now.stopped - then.stopped),
         processes=tuple(_process(before[_who(p)], p) if _who(p) in before else p for p in now.processes),
         devices=_devices(then.devices, now.devices, wall),
+        **_totals(then, now),
     )
+
+
+def _totals(then: Any, now: Any) -> dict[str, Any]:
+    """Return what `now` has more than `then` of each total that both have: of a run, a process or a loader."""
+    seconds = {name: max(0.0, getattr(now, name) - getattr(then, name)) for name in SECONDS if hasattr(now, name)}
+    counts = {name: getattr(now, name) - getattr(then, name) for name in COUNTS if hasattr(now, name)}
+    return {**seconds, **counts}
 
 
 def _who(process: Process) -> tuple[int | None, int]:
@@ -95,26 +74,16 @@ def _who(process: Process) -> tuple[int | None, int]:
 
 def _process(then: Process, now: Process) -> Process:
     loaders = {_key(loader): loader for loader in then.loaders}
+    parts: dict[str, Any] = {name: _less(getattr(then, name), getattr(now, name)) for name in SPANS}
+    parts |= _latest(now, PER_STEP, now.optimizer_steps - then.optimizer_steps)
     return replace(
         now,
-        wall=max(0.0, now.wall - then.wall),
-        stopped=max(0.0, now.stopped - then.stopped),
-        ledger=_less(then.ledger, now.ledger),
-        inclusive=_less(then.inclusive, now.inclusive),
-        in_loop=_less(then.in_loop, now.in_loop),
-        loop=max(0.0, now.loop - then.loop),
-        behind=max(0.0, now.behind - then.behind),
-        batches=now.batches - then.batches,
-        samples=now.samples - then.samples,
-        optimizer_steps=now.optimizer_steps - then.optimizer_steps,
-        backward=max(0.0, now.backward - then.backward),
         loaders=tuple(_loaders(loaders, now.loaders, then.wall)),
         places=_places(then.places, now.places),
         copies=_copies(then.copies, now.copies),
-        gaps=_last(now.gaps, now.optimizer_steps - then.optimizer_steps),
-        works=_last(now.works, now.optimizer_steps - then.optimizer_steps),
-        rounds=now.rounds - then.rounds,
         meetings=tuple(m for m in now.meetings if not then.meetings or m.number > then.meetings[-1].number),
+        **_totals(then, now),
+        **parts,
     )
 
 
@@ -132,37 +101,17 @@ def _loader(then: Loader, now: Loader, since: float) -> Loader:
     batches = now.batches - then.batches
     part = batches / now.batches if now.batches else 0.0
     epochs = tuple(epoch for epoch in now.epochs if epoch.began >= since)
+    sampled: dict[str, Any] = {}  # of series that have no entry for each batch, the last `part`
+    for name in SAMPLED:
+        sampled |= _latest(now, (name,), round(part * len(getattr(now, name))))
     return replace(
         now,
-        batches=batches,
-        samples=now.samples - then.samples,
-        wait_total=max(0.0, now.wait_total - then.wait_total),
-        seconds=max(0.0, now.seconds - then.seconds),
-        waits=_last(now.waits, batches),
-        steps=_last(now.steps, batches),
-        picks=_last(now.picks, batches),
-        ages=_last(now.ages, batches),
         pauses={name: _last(series, batches) for name, series in now.pauses.items()},
-        step_cpus=_share(now.step_cpus, part),
-        next_cpus=_share(now.next_cpus, part),
-        fetches=_last(now.fetches, batches),
-        in_flight=_last(now.in_flight, batches),
-        ahead=_last(now.ahead, batches),
-        reads=_share(now.reads, part),
-        pins=_last(now.pins, batches),
-        fresh=max(0.0, now.fresh - then.fresh),
-        gets=_last(now.gets, batches),
-        deliveries=_last(now.deliveries, batches),
-        ready=_share(now.ready, part),
-        hindered=_share(now.hindered, part),
-        freed=_share(now.freed, part),
-        after=_share(now.after, part),
-        unhindered=_share(now.unhindered, part),
-        early=_last(now.early, batches),
-        filled=_share(now.filled, part),
-        unfilled=_share(now.unfilled, part),
         mean_round=_mean_round(then, now),
         epochs=epochs or now.epochs[-1:],
+        **_totals(then, now),
+        **_latest(now, PER_BATCH, batches),
+        **sampled,
     )
 
 
@@ -224,9 +173,9 @@ def _less(then: Mapping[str, float], now: Mapping[str, float]) -> dict[str, floa
     return {name: max(0.0, seconds - then.get(name, 0.0)) for name, seconds in now.items()}
 
 
-def _share(series: Sequence[T], part: float) -> tuple[T, ...]:
-    """Return the last `part` of a series that has no entry for each batch."""
-    return _last(series, round(part * len(series)))
+def _latest(now: Any, names: Sequence[str], count: int) -> dict[str, Any]:
+    """Return the last `count` of each of these series."""
+    return {name: _last(getattr(now, name), count) for name in names}
 
 
 def _last(series: Sequence[T], count: int) -> tuple[T, ...]:

@@ -12,7 +12,7 @@ from gputune.core.finding import Finding, Setting, Speedup
 from gputune.core.hygiene import clean, escaped
 from gputune.proving.comparing import Proven
 from gputune.report.words import number
-from gputune.verdict.document import SpeedupRow
+from gputune.verdict.document import SpeedupRow, alike
 
 CEILING: Final = "ceiling"
 AGAINST: Final = "against"
@@ -58,11 +58,6 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     runs_needed: int | None = None  # a side, in turn, that would settle what is undecided; null where nobody knows
 
 
-def gain(speedup: Speedup) -> SpeedupRow:
-    """Return a speed-up as a row."""
-    return SpeedupRow(low=speedup.low, likely=speedup.likely, high=speedup.high, at_least=speedup.at_least)
-
-
 def proof(  # noqa: PLR0913 - one parameter a part of the document
     kind: str,
     finding: Finding | None,
@@ -82,8 +77,8 @@ def proof(  # noqa: PLR0913 - one parameter a part of the document
         id=finding.id if finding else None,
         where=finding.where if finding else "",
         change=dict(change or {}),
-        predicted=gain(predicted) if predicted else None,
-        realised=gain(realised),
+        predicted=alike(SpeedupRow, predicted) if predicted else None,
+        realised=alike(SpeedupRow, realised),
         state=state.value,
         held=state.holds,
         says=says,

@@ -13,6 +13,7 @@ from gputune.experiment.living import StartPlan
 from gputune.experiment.measured import Measured, gain, in_turn, unsteadiness
 from gputune.experiment.starting import NOISE, State, start
 from gputune.proving.proof import ProofTrial
+from gputune.verdict.document import alike
 
 MINOR = 0.02  # of the run: what lies in other loops need neither be waited for nor said
 LONGEST_S = 120.0  # s of training in one trial, however slow its batches are
@@ -108,13 +109,5 @@ def turns(
 
 
 def _row(trial: Trial) -> ProofTrial:
-    return ProofTrial(
-        variant=trial.variant,
-        rate=trial.pace.rate,
-        unit=trial.pace.unit,
-        batches=trial.pace.batches,
-        seconds=trial.pace.seconds,
-        exit_code=trial.exit_code,
-        folder=trial.folder,
-        log=trial.log,
-    )
+    pace = {name: getattr(trial.pace, name) for name in ("rate", "unit", "batches", "seconds")}
+    return alike(ProofTrial, trial, **pace)

@@ -32,6 +32,7 @@ from gputune.sweep.apart import gone
 from gputune.sweep.faraway import GIVES_UP, GOES_ON, REPORT, RUNGS, FarReport, FarStart, errand
 from gputune.sweep.settings import LoaderSetting
 from gputune.sweep.starter import Starter
+from gputune.verdict.document import alike
 
 LOOK_S = 0.5  # s between looks whether somebody wants to leave
 
@@ -226,21 +227,17 @@ class FarStarter(Starter):
         **special: Json,
     ) -> Start:
         """Start the script on a node, and wait for its end. Raises NoTrial where no trial could begin there."""
-        order = FarStart(
+        order = alike(
+            FarStart,
+            self,
             command=plan.command,
             cwd=plan.cwd,
             name=name,
             seconds=plan.seconds,
             batches=plan.batches,
-            seed=self.seed,
-            within=self.within,
-            where=self.where,
-            duplicates=self.duplicates,
-            origin=self.origin,
             wanted=wanted,
             replay=bool(special.get("replay")),
             judged=judge is not None,
-            may_write=self.may_write,
         )
         nodes = self.cluster.alike(self.node) if spread else [self.node]
         log, descriptor = new_log(self.folder, name)

@@ -16,7 +16,7 @@ from gputune.sweep.choosing import SettingStats
 from gputune.sweep.limits import Limits
 from gputune.sweep.search import Found
 from gputune.sweep.settings import LoaderSetting
-from gputune.verdict.document import SpeedupRow
+from gputune.verdict.document import SpeedupRow, alike
 from gputune.verdict.effects import of_workers
 
 FILE: Final = "sweep.json"  # in the sweep's folder, once it is over
@@ -123,21 +123,16 @@ def document(what: Outcomes) -> Sweep:
         effect = "identical"
     elif chosen.batch_size != what.baseline.setting.batch_size:
         effect = "changes-learning"
-    return Sweep(
+    return alike(
+        Sweep,
+        what,
         where=what.loader.where,
         baseline=_row(what.baseline),
         best=_row(what.best),
-        speedup=SpeedupRow(low=what.gain.low, likely=what.gain.likely, high=what.gain.high),
-        ceiling=what.ceiling,
+        speedup=alike(SpeedupRow, what.gain),
         trials=[*_sizes(what), *_trials(what)],
-        seconds=what.seconds,
-        starts=what.starts,
-        stopped=what.stopped,
         effect=effect,
         says=[*what.says, *([EFFECTS[effect]] if effect in EFFECTS else []), *_persisting(what)],
-        folder=what.folder,
-        written=what.written,
-        measured=what.measured,
     )
 
 
@@ -149,15 +144,7 @@ def _persisting(what: Outcomes) -> list[str]:
 
 
 def _row(stats: SettingStats) -> MeasuredSetting:
-    wanted = stats.setting
-    return MeasuredSetting(
-        num_workers=wanted.num_workers,
-        prefetch_factor=wanted.prefetch_factor,
-        pin_memory=wanted.pin_memory,
-        persistent_workers=wanted.persistent_workers,
-        batch_size=wanted.batch_size,
-        samples_per_s=stats.rate,
-    )
+    return alike(MeasuredSetting, stats.setting, samples_per_s=stats.rate)
 
 
 def _trial(wanted: LoaderSetting, **more: object) -> TrialRow:

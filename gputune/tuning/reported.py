@@ -9,7 +9,7 @@ from gputune.sweep.choosing import SettingStats
 from gputune.sweep.search import Found
 from gputune.sweep.settings import LoaderSetting
 from gputune.tuning.draws import Draws
-from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
+from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned, alike
 
 WAITING = "waiting"  # too little is known yet
 HEALTHY = "healthy"  # nothing needs to be tried, and nothing was
@@ -64,31 +64,23 @@ class TuningStory:
     def document(self) -> Tuned:
         """Return it as it stands."""
         gain = self.gain
-        return Tuned(
-            mode=self.mode,
-            state=self.state,
+        return alike(
+            Tuned,
+            self,
             why=self.why or self._doing,
-            where=self.where,
-            own=None if self.own is None else _settings(self.own),
-            now=None if self.now is None else _settings(self.now),
-            best=None if self.best is None else _settings(self.best),
-            speedup=None if gain is None else SpeedupRow(low=gain.low, likely=gain.likely, high=gain.high),
+            own=None if self.own is None else alike(Settings, self.own),
+            now=None if self.now is None else alike(Settings, self.now),
+            best=None if self.best is None else alike(Settings, self.best),
+            speedup=None if gain is None else alike(SpeedupRow, gain),
             tries=list(self.tries),
             since_s=self.since,
             since_batch=self.batch,
             tried_from_s=self.tried_from,
-            draws=self.draws,
-            differs=self.differs,
         )
 
 
 def _settings(wanted: LoaderSetting) -> Settings:
-    return Settings(
-        num_workers=wanted.num_workers,
-        prefetch_factor=wanted.prefetch_factor,
-        pin_memory=wanted.pin_memory,
-        persistent_workers=wanted.persistent_workers,
-    )
+    return alike(Settings, wanted)
 
 
 def _measured(stats: SettingStats, predicted: Mapping[LoaderSetting, float]) -> TriedRow:

@@ -38,6 +38,7 @@ from gputune.verdict.document import (
     Tuned,
     UnavailableRow,
     Verdict,
+    alike,
 )
 from gputune.verdict.exhaustion import ran_out
 from gputune.verdict.failing import failed, unused
@@ -48,6 +49,7 @@ __all__ = ["Overhead", "Verdict", "build", "priced", "to_json"]
 SEEN = "ring"  # Process.guest and Guest.state of a process that spoke from inside
 FROM_OUTSIDE = "looked at from outside: where its time goes is known, what a change would bring is not"
 FRAMES = 5  # places of the step named in the document; further ones are below a few percent each
+SETTINGS = ("where", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
 DIGITS = 6  # significant digits kept: more is noise, and makes the document unreadable
 
 
@@ -218,27 +220,13 @@ def _loaders(processes: Sequence[Process]) -> list[LoaderRow]:
     """Ranks run the same script: their loaders with equal settings are one row."""
     groups: dict[tuple[object, ...], list[Loader]] = {}
     for loader in (loader for process in processes for loader in process.loaders):
-        settings = (
-            loader.where,
-            loader.num_workers,
-            loader.prefetch_factor,
-            loader.pin_memory,
-            loader.persistent_workers,
-            loader.batch_size,
-            loader.training,
-            loader.apart is None,
-        )
+        settings = (*(getattr(loader, name) for name in SETTINGS), loader.training, loader.apart is None)
         groups.setdefault(settings, []).append(loader)
     rows = [
-        LoaderRow(
-            where=same[0].where,
-            num_workers=same[0].num_workers,
-            prefetch_factor=same[0].prefetch_factor,
-            pin_memory=same[0].pin_memory,
-            persistent_workers=same[0].persistent_workers,
-            batch_size=same[0].batch_size,
+        alike(
+            LoaderRow,
+            same[0],
             batches=sum(loader.batches for loader in same),
-            training=same[0].training,
             wait_s=_short(sum(loader.wait_total for loader in same)),
             processes=len(same),
             apart=_most(loader.apart for loader in same),
@@ -313,46 +301,32 @@ def _findings(findings: Iterable[Finding]) -> list[FindingRow]:
 
 def _finding(finding: Finding) -> FindingRow:
     gain = finding.speedup
-    return FindingRow(
-        id=finding.id,
+    gains = {name: _short(getattr(gain, name)) for name in ("low", "likely", "high")}
+    return alike(
+        FindingRow,
+        finding,
         severity=finding.severity.value,
         share_lost=_short(finding.share_lost),
-        speedup=SpeedupRow(
-            low=_short(gain.low), likely=_short(gain.likely), high=_short(gain.high), at_least=gain.at_least
-        ),
-        says=finding.says,
-        do=finding.do,
-        where=finding.where,
+        speedup=SpeedupRow(**gains, at_least=gain.at_least),
         change=dict(finding.change),
         evidence={name: _short(value) for name, value in finding.evidence.items()},
-        basis=finding.basis,
-        falsified_by=finding.falsified_by,
-        effect=finding.effect,
-        risk=finding.risk,
-        due_s=None if finding.due is None else _short(finding.due),
-        offer=finding.offer,
+        due_s=_maybe(finding.due),
         steady=_short(gain.sure),
-        because=finding.because,
     )
 
 
 def _process(process: Process) -> ProcessRow:
     seen = process.guest == SEEN
-    return ProcessRow(
-        pid=process.pid,
-        rank=process.rank,
+    return alike(
+        ProcessRow,
+        process,
         seen=seen,
         why="" if seen else process.guest,
         wall_s=_short(process.wall),
         startup_s=_short(process.ledger.get("startup", 0.0)),
         loop_s=_short(process.loop),
         stood_s=_short(process.stood),
-        batches=process.batches,
-        optimizer_steps=process.optimizer_steps,
         samples_per_s=_rate(process.samples, process.through),
-        local_rank=process.local_rank,
-        world_size=process.world_size,
-        host=process.host,
         own_s=_mean([m.own for m in process.meetings]),
         apart_s=_mean([m.apart for m in process.meetings]),
         rounds=len(process.meetings),
@@ -365,7 +339,7 @@ def _frames(processes: Sequence[Process]) -> list[FrameRow]:
     """Let the process with the most stacks speak for all: ranks run the same script."""
     most = max(processes, key=lambda p: p.stack_samples, default=None)
     frames = sorted(most.frames if most else (), key=lambda f: -f.share)[:FRAMES]
-    return [FrameRow(where=f.where, function=f.function, share=_short(f.share), compute=f.compute) for f in frames]
+    return [alike(FrameRow, frame, share=_short(frame.share)) for frame in frames]
 
 
 def _making(processes: Sequence[Process]) -> MakingRow | None:
@@ -381,18 +355,8 @@ def _making(processes: Sequence[Process]) -> MakingRow | None:
 def _spent(what: DeviceSpending | None) -> Spent | None:
     if what is None:
         return None
-    return Spent(
-        by=what.by,
-        devices=what.devices,
-        device_s=_short(what.device_s),
-        waiting_s=_maybe(what.waiting_s),
-        energy_j=_maybe(what.energy_j),
-        waiting_j=_maybe(what.waiting_j),
-        samples_per_j=_maybe(what.samples_per_j),
-        price=what.price,
-        cost=_maybe(what.cost),
-        waiting_cost=_maybe(what.waiting_cost),
-    )
+    names = ("device_s", "waiting_s", "energy_j", "waiting_j", "samples_per_j", "cost", "waiting_cost")
+    return alike(Spent, what, **{name: _maybe(getattr(what, name)) for name in names})
 
 
 def _sighted(guests: Sequence[Guest]) -> Sighted:

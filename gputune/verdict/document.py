@@ -6,13 +6,24 @@ docs/findings.schema.json is its JSON Schema and docs/findings.md its descriptio
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from gputune.core.finding import Effect, Setting
 
 SCHEMA_VERSION: Final = 1
+
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+
+def alike(kind: type[Row], source: object, **more: Any) -> Row:
+    """Return a row with `more`, and what `source` has under the names of the row's other fields."""
+    same = {
+        name: getattr(source, name) for name in kind.__struct_fields__ if name not in more and hasattr(source, name)
+    }
+    return kind(**same, **more)
 
 
 class DeviceTotals(msgspec.Struct, frozen=True, kw_only=True):

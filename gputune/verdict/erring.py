@@ -2,7 +2,7 @@
 
 from gputune.features import Features, Raised
 from gputune.model.headroom import KILLED, NOTABLE, killed
-from gputune.verdict.document import ErrorRow, GrowthRow
+from gputune.verdict.document import ErrorRow, GrowthRow, alike
 
 LAUNCHERS = ("ChildFailedError",)  # told by a launcher of one of its processes, which has told it itself
 # what Python, NumPy and torch's allocator of host memory say where the kernel gives them none
@@ -21,9 +21,7 @@ def error(run: Features) -> ErrorRow | None:
     last = max(each.started for each in own)
     found = min((each for each in own if _end(each) >= last), key=_end)
     more = sum(each is not found and _end(each) >= last for each in own)
-    return ErrorRow(
-        pid=found.pid, rank=found.rank, what=found.what, where=found.where, trained=found.trained, others=more
-    )
+    return alike(ErrorRow, found, others=more)
 
 
 def growth(run: Features) -> GrowthRow | None:

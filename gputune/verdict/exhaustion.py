@@ -2,7 +2,7 @@
 
 from gputune.features import Features, OutOfMemory
 from gputune.model.headroom import NOTABLE
-from gputune.verdict.document import OutOfMemoryRow
+from gputune.verdict.document import OutOfMemoryRow, alike
 
 LARGE = 0.05  # of what is reserved: each size of block has a segment that is not full, and that is no fragmentation
 
@@ -38,23 +38,14 @@ def growth(found: OutOfMemory) -> float | None:
 
 
 def _row(found: OutOfMemory, name: str, run: Features) -> OutOfMemoryRow:
-    return OutOfMemoryRow(
-        gpu=found.gpu,
+    sizes = {f"{name}_bytes": getattr(found, name) for name in ("asked", "live", "reserved", "free", "total", "others")}
+    return alike(
+        OutOfMemoryRow,
+        found,
         name=name,
-        pid=found.pid,
-        rank=found.rank,
-        where=found.where,
-        times=found.times,
         ended=ended(run, found),
-        went_on=found.went_on,
-        asked_bytes=found.asked,
-        live_bytes=found.live,
-        reserved_bytes=found.reserved,
-        free_bytes=found.free,
-        total_bytes=found.total,
-        others_bytes=found.others,
-        others_count=found.others_count,
         fragmented=fragmented(found),
         capped=not found.lacking,
         growth_bytes_per_step=growth(found),
+        **sizes,
     )

@@ -2,7 +2,7 @@
 
 from gputune.core.sample import LOST
 from gputune.features import Failure, Features, Unused
-from gputune.verdict.document import FailureRow, UnusedRow
+from gputune.verdict.document import FailureRow, UnusedRow, alike
 
 HIDDEN = ("", "-1")  # CUDA_VISIBLE_DEVICES that name none
 
@@ -17,29 +17,18 @@ def _failure(found: Failure, run: Features) -> FailureRow:
     troubled = lost | {device.index for device in run.devices if device.xids}
     gpu = found.gpu or (next(iter(troubled)) if len(troubled) == 1 else "")
     xids = sorted({number for device in run.devices if device.index == gpu for number in device.xids})
-    return FailureRow(
-        gpu=gpu,
-        pid=found.pid,
-        rank=found.rank,
-        what=found.what,
-        where=found.where,
-        ended=found.ended,
-        lost=gpu in lost,
-        xids=xids,
-    )
+    return alike(FailureRow, found, gpu=gpu, lost=gpu in lost, xids=xids)
 
 
 def unused(run: Features) -> list[UnusedRow]:
     """Return the processes that trained without a device although there was one, or something is known to hide it."""
     rows = [(each, _reason(each, run)) for each in run.unused]
     return [
-        UnusedRow(
-            pid=each.pid,
-            rank=each.rank,
+        alike(
+            UnusedRow,
+            each,
             reason=reason,
-            built=each.built,
             driver=f"{each.driver // 1000}.{each.driver % 1000 // 10}" if each.driver else "",
-            visible=each.visible,
         )
         for each, reason in rows
         if reason
