@@ -5,11 +5,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
-import msgspec
 
 from gputune.core import config, replacing
 from gputune.core.errors import BadUsage, GputuneError
-from gputune.core.hygiene import escaped
+from gputune.verdict.document import to_json
 
 STDOUT = "-"  # as a FILE
 Command = Callable[..., Any]
@@ -28,17 +27,12 @@ class Wanted(NamedTuple):
         """Write it: bytes as they are, all else as indented JSON. Raises GputuneError where FILE takes none."""
         if not self:
             return
-        data = document if isinstance(document, bytes) else as_json(document)
+        data = document if isinstance(document, bytes) else to_json(document)
         if self.stdout:
             click.echo(data, nl=False)
         why = replacing.put(self.file, data) if self.file else ""
         if why:
             raise GputuneError(why, hint="look at its rights, and at the disk that it is on")
-
-
-def as_json(document: object) -> bytes:
-    """Return a document as indented JSON with a newline at its end."""
-    return escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n"
 
 
 def options(command: str, text: str) -> Callable[[Command], Command]:

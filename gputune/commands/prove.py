@@ -27,6 +27,7 @@ from gputune.proving.asked import BEST, asked, runnable
 from gputune.proving.changing import Effort
 from gputune.proving.proof import Proof
 from gputune.recording import lean
+from gputune.verdict.document import to_json
 
 
 @click.command(
@@ -95,5 +96,5 @@ def _show(made: Proof, wanted: _documents.Wanted) -> int:
     proof.keep(made)
     if not wanted.stdout:
         click.echo(proof.words(made))
-    wanted.put(proof.to_json(made))
+    wanted.put(to_json(made))
     return 0 if made.held else TOO_LOW

@@ -121,7 +121,7 @@ def command(run: Path, *, wanted: _documents.Wanted, price: float | None, again:
     width = shutil.get_terminal_size().columns
     table = "" if together is None else render_packed(together, width=width, silent=packed.silence(run))
     if together is not None and not (run / RUN).exists():  # it ran in a cluster: nothing else of it was recorded
-        _show(table, packed.to_json(together), wanted, html)
+        _show(table, to_json(together), wanted, html)
         _page.put(html, run, typed)
         return
     lost: dict[str, str] = {}

@@ -7,7 +7,7 @@ from gputune.comparing.gate import GateResult
 from gputune.comparing.interval import FLOOR
 from gputune.comparing.student import MOST_RUNS
 from gputune.comparing.tables import CauseRow, LedgerShareRow
-from gputune.report.words import clip, likely, number, percent, times
+from gputune.report.words import aligned, clip, likely, number, percent, times
 
 SHOWN = 4  # runs of a side that are shown with their rates
 NAME = 48  # characters of what was typed
@@ -49,8 +49,7 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
         return []
     head = (title, "A", "B", *([""] if len(rows[0]) > 3 else []))
     whole = [head, *((f"  {first}", *rest) for first, *rest in rows)]
-    widths = [max(len(row[n]) for row in whole) for n in range(len(head))]
-    return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in whole]
+    return aligned(whole)
 
 
 def _share(row: LedgerShareRow) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from gputune.core.finding import Finding, Setting, Speedup
-from gputune.core.hygiene import clean, escaped
+from gputune.core.hygiene import clean
 from gputune.proving.comparing import Proven
 from gputune.report.words import number
-from gputune.verdict.document import SpeedupRow, alike
+from gputune.verdict.document import SpeedupRow, alike, to_json
 
 CEILING: Final = "ceiling"
 AGAINST: Final = "against"
@@ -130,11 +130,6 @@ def _gain(row: SpeedupRow) -> str:
     if row.at_least:
         return f"at least ×{row.low:.2f}"
     return f"×{row.likely:.2f} ({row.low:.2f}–{row.high:.2f})"
-
-
-def to_json(proof: Proof) -> bytes:
-    """Return the document as indented JSON with a newline at its end."""
-    return escaped(msgspec.json.format(msgspec.json.encode(proof), indent=2)) + b"\n"
 
 
 def keep(proof: Proof) -> None:

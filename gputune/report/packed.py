@@ -6,12 +6,12 @@ from textwrap import wrap
 
 from gputune.core.figures import duration, size
 from gputune.core.hygiene import SENTENCE, clean
-from gputune.report.words import clip, number, percent
+from gputune.report.words import aligned, clip, number, percent
 from gputune.verdict.packed import SILENT, Packed, ProcRow
 
 MISSING = "-"
-LEFT = frozenset({1, 7})  # columns of words
 HEAD = ("#", "status", "time", "device mem", "host mem", "device", "pace", "log")
+RIGHT = frozenset({0, 2, 3, 4, 5, 6})  # columns of numbers
 
 
 def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
@@ -21,8 +21,7 @@ def render(packed: Packed, *, width: int = 80, silent: float = 0.0) -> str:
     """
     width = max(60, width)  # columns: below it no row can be set
     rows = [HEAD, *table(packed)]
-    wide = [max(len(row[place]) for row in rows) for place in range(len(HEAD))]
-    lines = [clip(_line(row, wide), width) for row in rows]
+    lines = [clip(line, width) for line in aligned(rows, RIGHT)]
     lines += [clip(text, width) for text in _logs(packed)]
     lines += [_state(silent)] if packed.running else []
     if packed.verdict:
@@ -54,14 +53,6 @@ def _state(silent: float) -> str:
     if silent < SILENT:
         return "these had not ended when this was written"
     return f"nothing was heard of their launcher for {duration(silent)}: it is gone, or stopped"
-
-
-def _line(row: tuple[str, ...], wide: list[int]) -> str:
-    cells = [
-        cell.ljust(room) if place in LEFT else cell.rjust(room)
-        for place, (cell, room) in enumerate(zip(row, wide, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def _row(row: ProcRow, unit: str) -> tuple[str, ...]:

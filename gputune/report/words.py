@@ -1,5 +1,6 @@
 """Numbers as a person reads them, with their units. Nowhere below this floor is there a percent."""
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,3 +53,15 @@ def number(value: float) -> str:
     if value >= 100:
         return f"{float(f'{value:.3g}'):,.0f}"
     return f"{value:.3g}"
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return a line for each row, columns as wide as they need be; those in `right`, by number, are flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if place in right else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -32,7 +32,8 @@ from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
 from gputune.sharing.state_machine import Course
 from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.window import Eyes
-from gputune.verdict.packed import Packed, to_json
+from gputune.verdict.document import to_json
+from gputune.verdict.packed import Packed
 
 BEAT_S = 0.1  # s between two looks, where no signal comes
 ORPHANED_S = 5.0  # s that tasks get to end once the process that was started by hand is gone

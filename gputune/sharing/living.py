@@ -9,7 +9,8 @@ from gputune.core.pace import Pace
 from gputune.sharing.member import Member
 from gputune.sharing.progress import TaskCounts, between
 from gputune.sharing.window import Eyes
-from gputune.verdict.packed import FILE, Packed, to_json
+from gputune.verdict.document import to_json
+from gputune.verdict.packed import FILE, Packed
 
 
 class RecentPace:

@@ -42,7 +42,8 @@ from gputune.sharing.hosted import CARD, looked_at
 from gputune.sharing.spec import AUTO, Spec, TaskSpec, total
 from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import WindowMeans
-from gputune.verdict.packed import FILE, Packed, ProcRow, to_json
+from gputune.verdict.document import to_json
+from gputune.verdict.packed import FILE, Packed, ProcRow
 
 CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
 

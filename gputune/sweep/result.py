@@ -8,14 +8,14 @@ import msgspec
 
 from gputune.core.figures import duration, size
 from gputune.core.finding import Speedup
-from gputune.core.hygiene import clean, escaped
+from gputune.core.hygiene import clean
 from gputune.features import Loader
-from gputune.report.words import number, times
+from gputune.report.words import aligned, number, times
 from gputune.sweep.batches import Size
 from gputune.sweep.choosing import SettingStats
 from gputune.sweep.limits import Limits
 from gputune.sweep.search import Found
-from gputune.sweep.settings import LoaderSetting
+from gputune.sweep.settings import NAMES, LoaderSetting
 from gputune.verdict.document import SpeedupRow, alike
 from gputune.verdict.effects import of_workers
 
@@ -203,21 +203,13 @@ def _measured(what: Outcomes, stats: SettingStats) -> TrialRow:
     )
 
 
-def to_json(sweep: Sweep) -> bytes:
-    """Return the document as indented JSON with a newline at its end."""
-    return escaped(msgspec.json.format(msgspec.json.encode(sweep), indent=2)) + b"\n"
-
-
 HEAD = ("workers", "prefetch", "pin", "persistent", "batch", "samples/s", "", "predicted", "memory", "in queues", "")
 
 
 def words(sweep: Sweep, script: str) -> str:
     """Return the sweep in lines: every setting with its rate, and the best one in a sentence."""
     lines = [f"gputune sweep-loader: {clean(script)}, the loader built at {clean(sweep.where, 60)}", ""]
-    rows = [HEAD, *cells(sweep)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", *sentences(sweep)])
+    return "\n".join([*lines, *aligned([HEAD, *cells(sweep)]), "", *sentences(sweep)])
 
 
 def cells(sweep: Sweep) -> list[tuple[str, ...]]:
@@ -266,8 +258,7 @@ def _named(*, best: bool, own: bool) -> str:
 
 def is_same(row: TrialRow, other: MeasuredSetting) -> bool:
     """Return whether a trial was one of these settings."""
-    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
-    return all(getattr(row, name) == getattr(other, name) for name in names)
+    return all(getattr(row, name) == getattr(other, name) for name in NAMES)
 
 
 def _text(value: int | None) -> str:

@@ -14,16 +14,18 @@ from pathlib import Path
 import msgspec
 
 from gputune.core.errors import BadUsage, GputuneError
-from gputune.core.hygiene import clean, escaped
+from gputune.core.hygiene import clean
 from gputune.experiment.script import Script
 from gputune.launch import folders
-from gputune.report.words import number, times
+from gputune.report.words import aligned, number, times
 from gputune.sweep import drafts
 from gputune.sweep.result import FILE as DOCUMENT
-from gputune.sweep.result import Outcomes, Sweep, document, to_json
+from gputune.sweep.result import Outcomes, Sweep, document
+from gputune.sweep.settings import NAMES
 from gputune.sweep.starter import Starter
 from gputune.sweep.sweeping import SweepOptions, despite, former, sweep
 from gputune.sweep.table import FILE, Named, table
+from gputune.verdict.document import to_json
 
 SIDE_BY_SIDE = 64  # side by side: each has a thread that waits
 UNMEASURED = "it was ended before anything was measured"
@@ -220,8 +222,7 @@ def as_json(several: Several, done: Sequence[Done]) -> bytes:
         for one in done
     ]
     folder = next((str(Path(one.outcomes.folder).parent) for one in done if one.outcomes is not None), "")
-    made = Sweeps(sweeps=rows, stopped=several.stopped, folder=folder)
-    return escaped(msgspec.json.format(msgspec.json.encode(made), indent=2)) + b"\n"
+    return to_json(Sweeps(sweeps=rows, stopped=several.stopped, folder=folder))
 
 
 HEAD = ("script", "node", "best", "samples/s", "")
@@ -232,10 +233,7 @@ def summary(done: Sequence[Done]) -> str:
     rows = [HEAD, *(_row(one) for one in done)]
     if not any(row[1] for row in rows[1:]):
         rows = [(*row[:1], *row[2:]) for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(aligned(rows))
 
 
 def _row(one: Done) -> tuple[str, ...]:
@@ -245,12 +243,8 @@ def _row(one: Done) -> tuple[str, ...]:
         return (one.job.script.name, one.job.node, "–", "–", clean(why, 100))
     own, best = sweep.baseline, sweep.best
     same = best == own
-    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size")
-    changed = [
-        f"{name}={getattr(best, name)}"
-        for name in names
-        if getattr(best, name) is not None and getattr(best, name) != getattr(own, name)
-    ]
+    differ = (name for name in NAMES if getattr(best, name) not in {None, getattr(own, name)})
+    changed = [f"{name}={getattr(best, name)}" for name in differ]
     kept = "as it is" if sweep.measured else "not measured"
     gain = kept if same else times(sweep.speedup) if sweep.speedup.low > 1 else "as fast, and cheaper"
     return (one.job.script.name, one.job.node, ", ".join(changed) or "its own", number(best.samples_per_s), gain)

@@ -7,8 +7,8 @@ import msgspec
 from gputune import __version__
 from gputune.core.figures import wilson
 from gputune.core.finding import Finding
-from gputune.core.hygiene import as_text, escaped
-from gputune.core.sample import ATTACHED, Guest, Json
+from gputune.core.hygiene import as_text
+from gputune.core.sample import ATTACHED, Guest
 from gputune.features import Features, Loader, Machine, Process
 from gputune.features.waiting import waited
 from gputune.model.minimum_samples import LEAST_BATCHES, too_few
@@ -39,6 +39,7 @@ from gputune.verdict.document import (
     UnavailableRow,
     Verdict,
     alike,
+    to_json,
 )
 from gputune.verdict.exhaustion import ran_out
 from gputune.verdict.failing import failed, unused
@@ -139,23 +140,6 @@ def priced(verdict: Verdict, price: float) -> Verdict:
     cost = _short(price * spent.device_s / HOUR)
     spent = msgspec.structs.replace(spent, price=price, cost=cost, waiting_cost=waiting)
     return msgspec.structs.replace(verdict, spent=spent)
-
-
-def to_json(verdict: Verdict) -> bytes:
-    """Return the document as indented JSON with a newline at its end."""
-    try:
-        encoded = msgspec.json.encode(verdict)
-    except UnicodeEncodeError:  # an argument or a file name that is no UTF-8
-        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(verdict)))
-    return escaped(msgspec.json.format(encoded, indent=2)) + b"\n"
-
-
-def _printable(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {as_text(key): _printable(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_printable(each) for each in value]
-    return as_text(value) if isinstance(value, str) else value
 
 
 def abstained(heard: Sequence[Process]) -> str:

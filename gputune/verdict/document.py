@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from gputune.core.finding import Effect, Setting
+from gputune.core.hygiene import as_text, escaped
+from gputune.core.sample import Json
 
 SCHEMA_VERSION: Final = 1
 
@@ -24,6 +26,23 @@ def alike(kind: type[Row], source: object, **more: Any) -> Row:
         name: getattr(source, name) for name in kind.__struct_fields__ if name not in more and hasattr(source, name)
     }
     return kind(**same, **more)
+
+
+def to_json(document: object) -> bytes:
+    """Return a document as indented JSON with a newline at its end."""
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # an argument or a file name that is no UTF-8
+        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(document)))
+    return escaped(msgspec.json.format(encoded, indent=2)) + b"\n"
+
+
+def _printable(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {as_text(key): _printable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    return as_text(value) if isinstance(value, str) else value
 
 
 class DeviceTotals(msgspec.Struct, frozen=True, kw_only=True):

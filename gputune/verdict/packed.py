@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from gputune.core import opening
-from gputune.core.hygiene import escaped
 
 FILE: Final = "share.json"  # in the run folder
 SCHEMA_VERSION: Final = 1
@@ -72,11 +71,6 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     exit_code: int | None = 0
     wall_s: float = 0.0
-
-
-def to_json(document: Packed) -> bytes:
-    """Return the document as indented JSON with a newline at its end."""
-    return escaped(msgspec.json.format(msgspec.json.encode(document), indent=2)) + b"\n"
 
 
 def read(folder: Path) -> Packed | None:

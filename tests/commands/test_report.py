@@ -313,7 +313,8 @@ def test_a_run_of_a_newer_gputune_is_said(gputune: Run, run: Path) -> None:
 
 
 def test_a_run_in_a_cluster_is_its_table(gputune, tmp_path) -> None:
-    from gputune.verdict.packed import Packed, ProcRow, to_json
+    from gputune.verdict.document import to_json
+    from gputune.verdict.packed import Packed, ProcRow
 
     row = ProcRow(index=0, pid=7, exit_code=0, log="process0.log", wall_s=9.0, samples_per_s=80.0, unit="samples/s")
     made = Packed(procs=[row], mps=False, alone=100.0, together=80.0, gain=0.8, verdict="that does not pay")

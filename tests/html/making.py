@@ -29,9 +29,9 @@ from gputune.verdict.document import (
     UnavailableRow,
     Verdict,
 )
+from gputune.verdict.document import to_json as packed_json
 from gputune.verdict.judging import judge
 from gputune.verdict.packed import Packed, ProcRow
-from gputune.verdict.packed import to_json as packed_json
 
 RUNS = Path(__file__).parents[1] / "recordings"  # what real ones have shown
 BEGAN = 10**12  # ns of the monotonic clock: any moment

@@ -23,7 +23,7 @@ from gputune.report.ranks import rank_rows
 from gputune.sweep import result
 from gputune.sweep.result import MeasuredSetting, Sweep
 from gputune.verdict.advised import documentation
-from gputune.verdict.document import SpeedupRow
+from gputune.verdict.document import SpeedupRow, to_json
 
 Copy = Callable[[str], Path]
 
@@ -167,7 +167,7 @@ def test_a_proof_shows_what_was_promised_and_what_came(copy: Copy) -> None:
         kind="change", id="few-workers", where="train.py:3", change={"num_workers": 6}, predicted=gain(2.2),
         realised=gain(2.1), state="held", held=True, says="few-workers at train.py:3", trials=rows,
     )  # fmt: skip
-    (folder / "proof.json").write_bytes(proof.to_json(made))
+    (folder / "proof.json").write_bytes(to_json(made))
     for text in (told(folder), told(run)):
         assert proof.words(made).splitlines()[-1] in text
     assert "<code>changed-1</code>" in told(folder)
@@ -183,7 +183,7 @@ def test_a_sweep_is_its_trials_and_several_are_all_of_them(tmp_path: Path) -> No
     )  # fmt: skip
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / result.FILE).write_bytes(result.to_json(made))
+        (tmp_path / name / result.FILE).write_bytes(to_json(made))
     assert result.sentences(made)[0] in told(tmp_path / "first")
     assert told(tmp_path).count("num_workers=6") == 2
 

@@ -13,7 +13,7 @@ import pytest
 
 from gputune.html import writing
 from gputune.proving import proof
-from gputune.verdict.document import SpeedupRow
+from gputune.verdict.document import SpeedupRow, to_json
 from tests.conftest import wait_until
 
 GPUTUNE = (sys.executable, "-m", "gputune")
@@ -188,7 +188,7 @@ def test_a_proof_and_a_sweep_are_shown_in_words_too(run: Path, tmp_path: Path) -
         kind="change", id="few-workers", where="", change={}, predicted=None,
         realised=SpeedupRow(low=1.9, likely=2.0, high=2.1), state="measured", held=True, says="a proof", trials=[],
     )  # fmt: skip
-    (folder / "proof.json").write_bytes(proof.to_json(made))
+    (folder / "proof.json").write_bytes(to_json(made))
     done = gputune("report", "run/proof-1")
     assert done.stdout == proof.words(made) + "\n"
     assert json.loads(gputune("report", "run/proof-1", "--json").stdout)["says"] == "a proof"

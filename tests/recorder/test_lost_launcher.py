@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gputune.launch.link import Ended
-from gputune.verdict.packed import FILE, Packed, ProcRow, read, to_json
+from gputune.verdict.document import to_json
+from gputune.verdict.packed import FILE, Packed, ProcRow, read
 from gputune.watching.recorder import lost_launcher
 
 KILLED = Ended(-9, 0, 0.0, 0)

@@ -7,7 +7,8 @@ import pytest
 
 from gputune.report.packed import render
 from gputune.sharing.living import ShareLiveWriter
-from gputune.verdict.packed import Packed, ProcRow, read, to_json
+from gputune.verdict.document import to_json
+from gputune.verdict.packed import Packed, ProcRow, read
 
 NOW = ("--trial", "0", "--no-index-args")
 TASK = str(Path(__file__).parent / "task.py")

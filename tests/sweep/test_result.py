@@ -10,9 +10,10 @@ from gputune.features import Loader
 from gputune.sweep.batches import Size
 from gputune.sweep.choosing import SettingStats
 from gputune.sweep.limits import Limits
-from gputune.sweep.result import Outcomes, document, to_json, words
+from gputune.sweep.result import Outcomes, document, words
 from gputune.sweep.search import Found, Outcome
 from gputune.sweep.settings import LoaderSetting, setting
+from gputune.verdict.document import to_json
 
 LOADER = Loader(
     where="train.py:41", num_workers=0, prefetch_factor=None, pin_memory=False, persistent_workers=False, batch_size=16

@@ -6,8 +6,9 @@ from gputune.html import engine, parts
 from gputune.proving import proof
 from gputune.proving.proof import Proof
 from gputune.recording.folder import RUN
+from gputune.verdict.document import to_json
 
-words, document, read = proof.words, proof.to_json, parts.proven
+words, document, read = proof.words, to_json, parts.proven
 
 
 def page(folder: Path, made: Proof) -> bytes:

@@ -11,6 +11,7 @@ from gputune.html import engine
 from gputune.html.parts import MOST
 from gputune.sweep import result
 from gputune.sweep.result import Sweep
+from gputune.verdict.document import to_json
 
 
 class SweptFolder(NamedTuple):
@@ -51,7 +52,7 @@ def words(found: SweptFolder) -> str:
 
 def document(found: SweptFolder) -> bytes:
     """Return the document of the folder's own sweep, or of all by the names of their scripts."""
-    return msgspec.json.encode(found.named) + b"\n" if found.own is None else result.to_json(found.own)
+    return msgspec.json.encode(found.named) + b"\n" if found.own is None else to_json(found.own)
 
 
 def page(folder: Path, found: SweptFolder) -> bytes:

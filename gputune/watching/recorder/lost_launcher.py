@@ -6,6 +6,7 @@ from pathlib import Path
 from gputune.launch.link import Ended
 from gputune.recording.folder import Folder
 from gputune.verdict import packed
+from gputune.verdict.document import to_json
 
 
 def told(run: Path, ended: Ended) -> str:
@@ -16,7 +17,7 @@ def told(run: Path, ended: Ended) -> str:
     says = f"the launcher {_how(ended.code)}: its processes were ended with it"
     try:
         with Folder(run) as folder:
-            folder.write(packed.FILE, packed.to_json(packed.bereft(document, says, ended.code)))
+            folder.write(packed.FILE, to_json(packed.bereft(document, says, ended.code)))
     except OSError as error:
         return f"{says}, and `{packed.FILE}` does not say so ({error.strerror or error})"
     return says
