@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from rich.style import Style
 
+from gputune.core.events import ENVIRONMENT_SPAN, POLICY_SPAN
+
 SPANS = {  # the words of the ledger, in the colours that the verdict on a terminal gives them
     "step": ("#4fb477", "#1c7c43"),
     "loader.wait": ("#e0575b", "#b3261e"),
@@ -18,8 +20,8 @@ SPANS = {  # the words of the ledger, in the colours that the verdict on a termi
     "sync": ("#d77fc0", "#9c3f86"),
     "launch.wait": ("#c98fd0", "#8a4a94"),
     "copy.h2d": ("#7fa6f5", "#3f68c4"),
-    "environment": ("#c9a25b", "#7d5c14"),
-    "policy": ("#7fc8a9", "#2f7a58"),
+    ENVIRONMENT_SPAN: ("#c9a25b", "#7d5c14"),
+    POLICY_SPAN: ("#7fc8a9", "#2f7a58"),
     "collective": ("#6fd3dc", "#1b8a95"),
     "queue.wait": ("#f0878a", "#c9514b"),
     "between": ("#d9a26a", "#8a5a20"),

@@ -1,20 +1,10 @@
 """The part of the gatherer that knows the network: the interface that sent most during the loop, and what it can."""
 
-from typing import Protocol
-
 from gputune.features import Network
-from gputune.gathering.storage import GrowthRate
+from gputune.gathering.host import HostMeans
 
 
-class NetworkMeans(Protocol):
-    """What is asked of the host: paces over the loop, and what was said of interfaces."""
-
-    rates: dict[tuple[str, str], GrowthRate]
-    links: dict[str, float]
-    largest: dict[str, int]
-
-
-def network(host: NetworkMeans) -> Network | None:
+def network(host: HostMeans) -> Network | None:
     """Return the interface over which this machine sent most, None where none was seen."""
     sent = {name: rate.mean for (metric, name), rate in host.rates.items() if metric == "net.sent"}
     known = {name: pace for name, pace in sent.items() if pace is not None}
@@ -33,6 +23,6 @@ def network(host: NetworkMeans) -> Network | None:
     )
 
 
-def _pace(host: NetworkMeans, metric: str, instance: str = "") -> float | None:
+def _pace(host: HostMeans, metric: str, instance: str = "") -> float | None:
     rate = host.rates.get((metric, instance))
     return rate.mean if rate is not None else None

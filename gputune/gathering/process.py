@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from gputune.core.events import (
     ENVIRONMENT_SPAN,
@@ -23,7 +22,6 @@ from gputune.features import (
     DeviceStep,
     Drawn,
     Filing,
-    Frame,
     HeldBack,
     Loader,
     OutOfMemory,
@@ -31,16 +29,14 @@ from gputune.features import (
     Precision,
     Process,
     Slope,
-    Trend,
 )
 from gputune.features.concurrent_loaders import Companions
 from gputune.gathering.acting import Acted
-from gputune.gathering.afterwork import Behind
 from gputune.gathering.allocations import Allocations
 from gputune.gathering.backlog import Backlog
 from gputune.gathering.clocked import Clocked
 from gputune.gathering.copies import Copies
-from gputune.gathering.interpreted import InterpretedStacks
+from gputune.gathering.host import HostMeans
 from gputune.gathering.intervals import Intervals
 from gputune.gathering.introduced import Introduced
 from gputune.gathering.ledger import Claim, Ledger
@@ -52,11 +48,11 @@ from gputune.gathering.rollouts import Key, Rollouts
 from gputune.gathering.rounds import Rounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.slowing import Slowing
+from gputune.gathering.stacks import Stacks
 from gputune.gathering.stops import Stops
 from gputune.gathering.storage import Varieties, filing
 from gputune.gathering.stretches import Stretches
 from gputune.gathering.sync_points import Meetings
-from gputune.gathering.trend import MIN_READINGS
 from gputune.gathering.trouble import TROUBLES, Trouble
 from gputune.model.minimum_samples import LEAST_LOOKS
 
@@ -84,42 +80,6 @@ WRITES = frozenset({"checkpoint", "logging", "reporting"})
 FEW = 2  # readings, one a second, in each half of a loop that ended early: enough to tell what grew, not what will
 STILL, STILL_ROUNDS = 10.0, 10  # s, and mean rounds of the loop: who stood for longer before it was ended hung
 JOIN = 100_000  # ns; writes of one kind that follow each other so closely are one pause, with the work to make them
-
-
-class Means(Protocol):
-    """What a training process asks of the host: means over the loop."""
-
-    def mean(self, name: str, instance: str = "") -> float | None:
-        """Return the mean of a metric, None where it was not measured."""
-
-    def last(self, name: str, instance: str = "") -> float | None:
-        """Return the last value of a metric, None where it was not measured."""
-
-    def trend(self, name: str, instance: str = "", since: int | None = 0, least: int = MIN_READINGS) -> Trend | None:
-        """Return how an amount of memory moved over the loop from `since` (ns) on, None where that is not known."""
-
-    @property
-    def indices(self) -> Mapping[str, str]:
-        """Return the numbers of the devices, as NVML counts, by UUID."""
-
-
-class Piles(Protocol):
-    """What a training process asks of the stacks."""
-
-    def of(self, pid: int) -> tuple[tuple[Frame, ...], int]:
-        """Return the places of a process, and how many stacks there were."""
-
-    def letting_go(self, pid: int) -> float:
-        """Return the share of these in which the last batch goes, as the next one has come."""
-
-    def afterwork(self, pid: int, *, loaderless: bool = False) -> Behind:
-        """Return what they show after the optimizer's step of its loop; `loaderless` if it asks for no batches."""
-
-    def interpreted(self, pid: int) -> InterpretedStacks:
-        """Return which lines of its step run plain Python, and which wait at a queue."""
-
-    def picking(self, pid: int) -> str:
-        """Return the line at which its batch sampler is most of its time, empty where that is not the user's own."""
 
 
 @dataclass(slots=True)
@@ -714,7 +674,7 @@ class TrainingProcess:
             filing=self._filing or loader.filing,
         )
 
-    def _used(self, own: str, together: str, host: Means, ranks: int) -> float | None:
+    def _used(self, own: str, together: str, host: HostMeans, ranks: int) -> float | None:
         """Return the mean cores that this process used, or wanted and had not; None where that was not measured.
 
         Where it was not read of each process by itself (one alone, or an older recording): its part of all `together`.
@@ -730,7 +690,14 @@ class TrainingProcess:
             self._places[key][3] += 1
 
     def features(  # noqa: PLR0913 - what the run knows of it
-        self, until: int, host: Means, stacks: Piles, *, ranks: int, learns: bool = True, ended_by_signal: bool = False
+        self,
+        until: int,
+        host: HostMeans,
+        stacks: Stacks,
+        *,
+        ranks: int,
+        learns: bool = True,
+        ended_by_signal: bool = False,
     ) -> Process:
         """Return what is known of this process at `until` (ns), or at its end.
 

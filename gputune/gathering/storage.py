@@ -3,13 +3,16 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from gputune.core.events import ReadsCode, Record
-from gputune.core.mounts import Mount, holding
+from gputune.core.mounts import holding
 from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features import Filing, Reads, Storage, Variety
+
+if TYPE_CHECKING:
+    from gputune.gathering.host import HostMeans  # it imports us
 
 BATCHES_KEPT = 400  # sampled batches kept, the latest: one in sixteen of those that the model looks at, and some more
 RATES = frozenset(
@@ -140,19 +143,7 @@ def filing(fields: Mapping[str, Json]) -> Filing:
     return Filing(naming=naming, opening=opening, ending=ending, kept=kept if isinstance(kept, bool) else None)
 
 
-class StorageMeans(Protocol):
-    """What is asked of the host: means and paces over the loop, and what was said of disks."""
-
-    rates: dict[tuple[str, str], GrowthRate]
-    rotational: dict[str, bool]
-    parts: dict[str, frozenset[str]]
-    mounts: dict[Mount, None]
-
-    def mean(self, name: str, instance: str = "") -> float | None:
-        """Return the mean of a metric, None where it was not measured."""
-
-
-def storage(host: StorageMeans, folders: Iterable[tuple[str, str]] = ()) -> Storage | None:
+def storage(host: "HostMeans", folders: Iterable[tuple[str, str]] = ()) -> Storage | None:
     """Return the disk that was read most from, None where none was seen: of those that batches are read from, if known.
 
     `folders` are what batches are read from, each with the device that it lies on.
@@ -180,7 +171,7 @@ def storage(host: StorageMeans, folders: Iterable[tuple[str, str]] = ()) -> Stor
     )
 
 
-def _disks(host: StorageMeans, folders: Iterable[tuple[str, str]]) -> set[str]:
+def _disks(host: "HostMeans", folders: Iterable[tuple[str, str]]) -> set[str]:
     """Return the disks that these folders lie on; none where that is not known of each of them."""
     found: set[str] = set()
     for device, folder in folders:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gputune.core.events import ENVIRONMENT_SPAN, POLICY_SPAN
 from gputune.core.figures import apportion
 from gputune.verdict.document import LedgerRow
 
@@ -22,8 +23,8 @@ COLOURS = {
     "sync": "95",
     "launch.wait": "95",
     "copy.h2d": "94",
-    "environment": "33",
-    "policy": "36",
+    ENVIRONMENT_SPAN: "33",
+    POLICY_SPAN: "36",
     "collective": "96",
     "queue.wait": "31",
     "between": "33",

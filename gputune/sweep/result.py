@@ -16,7 +16,7 @@ from gputune.sweep.choosing import SettingStats
 from gputune.sweep.limits import Limits
 from gputune.sweep.search import Found
 from gputune.sweep.settings import NAMES, LoaderSetting
-from gputune.verdict.document import SpeedupRow, alike
+from gputune.verdict.document import Settings, SpeedupRow, alike
 from gputune.verdict.effects import of_workers
 
 FILE: Final = "sweep.json"  # in the sweep's folder, once it is over
@@ -30,18 +30,14 @@ PERSIST: Final = (
 )
 
 
-class MeasuredSetting(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredSetting(Settings, frozen=True, kw_only=True):
     """Settings, and the samples/s that were measured with them."""
 
-    num_workers: int
-    prefetch_factor: int | None
-    pin_memory: bool
-    persistent_workers: bool
     batch_size: int | None
     samples_per_s: float
 
 
-class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
+class TrialRow(Settings, frozen=True, kw_only=True):
     """One setting that was tried: samples/s as predicted and as measured, `low` to `high` with 95 %.
 
     `replayed`: with batches that cost nothing, as batch sizes are compared. `node`: of a cluster, where it is not the
@@ -49,10 +45,6 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     `device_memory` (B) what a batch size needed of the fullest device at its peak, what is only cached left out.
     """
 
-    num_workers: int
-    prefetch_factor: int | None
-    pin_memory: bool
-    persistent_workers: bool
     batch_size: int | None
     predicted: float | None
     measured: float | None

@@ -5,7 +5,6 @@ time goes is told by stacks, which py-spy reads out of its memory without stoppi
 """
 
 import os
-import pwd
 import signal
 import threading
 import time
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from gputune.core import opening
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.sample import now
 from gputune.gathering.sampled import LEAST_LOOKS
@@ -23,6 +23,7 @@ from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.launch.link import Started
 from gputune.launch.run import WatchedRun, WatchOptions
+from gputune.nvml.devices import environment
 from gputune.watching.recorder.end import End
 from gputune.watching.recorder.life import Life
 from gputune.watching.starting import check_html, check_json
@@ -128,7 +129,7 @@ def check(proc: Path, pid: int) -> None:
     if owner < 0 or not command_of(proc, pid):  # a zombie and the kernel's own threads have no command line
         raise NoSuchProcess(pid)
     if os.geteuid() not in {0, owner}:
-        raise SomebodyElses(pid, _name_of(owner))
+        raise SomebodyElses(pid, opening.name_of(owner))
     if _is_watch(command_of(proc, pid)):
         raise Ourselves(pid)
     name = os.path.basename(command_of(proc, pid)[0]).removeprefix("-")  # noqa: PTH119 - a word, not a path of ours
@@ -170,13 +171,10 @@ def command_of(proc: Path, pid: int) -> tuple[str, ...]:
 
 def watched_already(proc: Path, pid: int) -> list[str]:
     """Return in a sentence that a watch listens to it from inside, which knows more; nothing where none does."""
-    variables = dict(
-        variable.partition(b"=")[::2] for variable in read_bytes(f"{proc}/{pid}/environ").split(b"\0") if variable
-    )
-    rings = os.fsdecode(variables.get(b"GPUTUNE_RINGS", b""))
+    variables = environment(proc, pid)
+    rings, host = variables.get("GPUTUNE_RINGS", ""), variables.get("GPUTUNE_HOST_PID", "?")
     if not rings or not Path(rings).is_dir():
         return []
-    host = os.fsdecode(variables.get(b"GPUTUNE_HOST_PID", b"?"))
     return [f"it was started under `gputune watch` (process {host}), whose verdict knows more: `gputune report RUN`"]
 
 
@@ -216,13 +214,6 @@ def _starts_workers(proc: Path, pid: int) -> bool:
     command = command_of(proc, pid)
     found = (command_of(proc, child) for child in children_of(f"{proc}/{pid}"))
     return any(child == command or any(mark in word for word in child for mark in SPAWNED) for child in found)
-
-
-def _name_of(owner: int) -> str:
-    try:
-        return pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return str(owner)
 
 
 def _folder(wishes: WatchOptions, troubles: list[str]) -> str:

@@ -4,6 +4,7 @@ import re
 import socket
 from ipaddress import ip_address
 from pathlib import Path
+from socket import AF_INET, AF_INET6, AF_PACKET
 from types import SimpleNamespace
 
 import pytest
@@ -66,35 +67,28 @@ def test_init_takes_the_host_s_own_name_and_addresses(gputune: Run, tmp_path: Pa
     assert "127.0.0.1" not in names
 
 
-ROUTES = """Main:
-  +-- 0.0.0.0/0 3 0 5
-     |-- 10.0.0.0
-        /24 link UNICAST
-     |-- 10.0.0.8
-        /32 host LOCAL
-     |-- 127.0.0.1
-        /32 host LOCAL
-     |-- 169.254.1.1
-        /32 host LOCAL
-Local:
-     |-- 10.0.0.8
-        /32 host LOCAL
-"""
-SIXTH = """00000000000000000000000000000001 01 80 10 80       lo
-fe800000000000000000000000000001 02 40 20 80     eth0
-20010db8000000000000000000000008 02 40 00 80     eth0
-"""
+FOUND = {
+    "lo": [(AF_INET, "127.0.0.1"), (AF_INET6, "::1")],
+    "eth0": [
+        (AF_PACKET, "02:42:0a:00:00:08"),
+        (AF_INET6, "fe80::1%eth0"),
+        (AF_INET6, "2001:db8::8"),
+        (AF_INET, "10.0.0.8"),
+        (AF_INET, "169.254.1.1"),
+    ],
+}
 
 
-def test_names_that_every_machine_has_are_nobody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "fib_trie").write_text(ROUTES)
-    (tmp_path / "if_inet6").write_text(SIXTH)
+def test_names_that_every_machine_has_are_nobody_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {name: [SimpleNamespace(family=f, address=a) for f, a in each] for name, each in FOUND.items()}
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: told)
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="m8"))
     for full, names in (("m8.lan", ("m8", "m8.lan")), ("localhost", ("m8",)), ("a_b", ("m8",))):
         monkeypatch.setattr("socket.getfqdn", lambda full=full: full)
-        assert called.own_names(tmp_path) == (*names, "10.0.0.8", "2001:db8::8")
+        assert called.own_names() == (*names, "10.0.0.8", "2001:db8::8")
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="localhost"))
-    assert called.own_names(tmp_path / "none") == ("localhost",)
+    monkeypatch.setattr("psutil.net_if_addrs", dict)
+    assert called.own_names() == ("localhost",)
 
 
 def test_a_port_in_use_is_told_with_another(gputune: Run, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_status_is_the_command_s_own_and_is_not_waited_with(tmp_path: Path) ->
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     waits = f"open({str(gate)!r}).read()\n"  # the process that makes the page hangs until it is told to go on
-    code = f"from gputune.watching.recorder import paging; paging.CODE = {waits!r} + paging.CODE; "
+    code = f"from gputune.watching.recorder import afterwards; afterwards.PAGE = {waits!r} + afterwards.PAGE; "
     code += "from gputune.__main__ import main; main()"
     Path("train.py").write_text("import sys; sys.exit(7)")
     command = [sys.executable, "-c", code, "watch", "--html", "--out", "run", "--", sys.executable, "train.py"]

@@ -9,7 +9,7 @@ import pytest
 
 from gputune import exporters
 from gputune.launch import values
-from gputune.watching.recorder import exporting
+from gputune.watching.recorder import afterwards
 
 Watch = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -65,7 +65,7 @@ def test_a_package_that_is_not_there_is_said_and_the_others_go_on(
     begun: list[tuple[str, ...]] = []
     monkeypatch.setattr(exporters, "lacking", lambda name: "wandb" if name == "wandb" else "")
     monkeypatch.setattr("gputune.watching.recorder.afterwards.begin", lambda _code, *words: begun.append(words) or "")
-    troubles, told = exporting.start(str(tmp_path), "run", ["wandb", "csv"], paged=False)
+    troubles, told = afterwards.export(str(tmp_path), "run", ["wandb", "csv"], paged=False)
     says = "nothing goes to wandb: the package `wandb` is not installed beside gputune"
     assert troubles == [f"{says} (`{sys.executable} -m pip install wandb`)"]
     assert told == "export: csv, in a moment; run/export.log says how it went"

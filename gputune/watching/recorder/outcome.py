@@ -124,9 +124,9 @@ class RunOutcome:
 
     def write_page(self) -> None:
         """Have a process of its own write the page."""
-        from gputune.watching.recorder import paging  # noqa: PLC0415 - only where a page is asked for
+        from gputune.watching.recorder import afterwards  # noqa: PLC0415 - only where a page is asked for
 
-        why = paging.start(self._run.folder, self._typed() or self._run.folder)
+        why = afterwards.write_page(self._run.folder, self._typed() or self._run.folder)
         if why:
             self.add(why)
 
@@ -137,13 +137,13 @@ class RunOutcome:
 
     def start_export(self) -> None:
         """Have a process of its own take it there."""
-        from gputune.watching.recorder import exporting  # noqa: PLC0415 - only where that is asked for
+        from gputune.watching.recorder import afterwards  # noqa: PLC0415 - only where that is asked for
 
         if not (self._run.folder and self.recorded):
             self.add("nothing was exported: there is no recording")
             return
         typed = self._typed() or self._run.folder
-        troubles, told = exporting.start(self._run.folder, typed, self.exported, paged=self.paged)
+        troubles, told = afterwards.export(self._run.folder, typed, self.exported, paged=self.paged)
         self._print([*([told] if told and not self._run.quiet else []), *map(_trouble, troubles)])
 
     def add(self, trouble: str) -> None:
