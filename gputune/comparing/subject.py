@@ -89,5 +89,5 @@ def neighbours(cpu: CpuRow | None) -> float:
 
 def crowded(cpu: CpuRow | None) -> bool:
     """Return whether more than half of the job's CPUs were in use."""
-    # 0.5 of the CPUs in use: from there on two threads share a core where each has two, and soon wait for one
+    # With more than 0.5 of the CPUs in use threads share cores (a core has two CPUs), and soon wait for one
     return cpu is not None and (cpu.others or 0.0) + (cpu.job or 0.0) > 0.5 * cpu.allowed

@@ -228,7 +228,7 @@ def _behind(words: list[str], argument: str) -> str:
 
 def _counts(name: str, value: str) -> bool:
     """Return whether a value is the number of something: `--pad_token_id 0`, `--pass 3`. A password may be one."""
-    # 6 digits of a number that is none of a secret: vocabularies have some 100,000 tokens
+    # A number of up to 6 digits is no secret: vocabularies have some 100,000 tokens
     return value.replace(".", "", 1).isdigit() and len(value) <= 6 and not _PASSWORD.search(name)
 
 

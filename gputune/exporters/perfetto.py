@@ -88,7 +88,7 @@ def _written(parts: list[Seat], start: int, chosen: Stretch) -> tuple[bytes, int
     told = 0
     # of several recordings what comes first is written first: a trace that is cut off has all ranks
     blocks = heapq.merge(*(seat.events(tracks, start, chosen) for seat in parts), key=lambda block: block.at)
-    # 5 of gzip: 9 takes four times as long for 6 %
+    # Level 5 of gzip: 9 takes four times as long for 6 %
     with gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=5, mtime=0) as file:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         for block in blocks:

@@ -244,7 +244,6 @@ class Loader:
     waits: tuple[float, ...] = ()  # next() as the training saw it, steady state
     steps: tuple[float, ...] = ()  # from the return of a next() to the following one, same indices
     picks: tuple[float, ...] = ()  # s of each wait in which the batch sampler was asked; () where it never took long
-    ages: tuple[int, ...] = ()  # batches since the workers were started, same indices; none where no one counted
     pauses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # span to the part of each step spent in it
     step_cpu: float | None = None  # CPU seconds per step of the training process, its loading left out
     step_cpus: tuple[float, ...] = ()  # CPU s of the whole process in some of the steps, from end to end

@@ -118,7 +118,7 @@ def _rows(
 ) -> list[TaskRow]:
     roles = {pid: known for pid in seen if (known := _role(pid, seen, kin)) is not None}
     wanted = {pid for pid in {*roles, *devices} if pid in seen}
-    # 0.02 cores; a stranger that uses less is nobody's business
+    # A stranger that uses less than 0.02 cores is nobody's business
     strangers = (pid for pid, used in cores.items() if used >= 0.02 and pid not in wanted)
     wanted.update(heapq.nlargest(MOST_STRANGERS, strangers, key=lambda pid: cores[pid]))
     ranks = {pid: rank for each in kin for pid, rank in each.ranks.items()}

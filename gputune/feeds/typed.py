@@ -17,7 +17,7 @@ MODULE = "-m"
 @lru_cache(4096)
 def typed(cmdline: bytes) -> str:
     """Return a /proc/PID/cmdline as it would be typed, on one line; nothing of a thread of the kernel's."""
-    # 4096 B of a command line that are looked at: an argument may be a script of megabytes
+    # Only 4096 B of a command line are looked at: an argument may be a script of megabytes
     words = [word.decode("utf-8", "surrogateescape") for word in cmdline[:4096].rstrip(b"\0").split(b"\0")]
     if len(words) == 1:  # a process may write over its own command line: its title, as of a server
         return clean(mask(words)[0].strip(), COMMAND_CHARS)

@@ -142,7 +142,7 @@ def drained(host: float, device: float, batches: int) -> bool:
 
     Then the device worked off what was queued before, and the host sets the pace.
     """
-    # 2.0 batches by which the device is less behind at the end of a window than at its begin, not to be chance
+    # From 2.0 batches on it is no chance that the device is less behind at the end of a window than at its begin
     return (host - device) * batches > 2.0 * device
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from gputune.core.units import NS
 
-HANDOVERS_KEPT = 2000  # handovers kept, the latest: as many as waits
 APART = 512  # records of one kind that may wait for the other: a recorder that is behind reads ring after ring
 LAIN = 500_000  # ns that a batch has been made for at the least to be called ready: it has passed its maker's queue
 

@@ -41,7 +41,6 @@ class _Pass:
     others_first: int = 0
     shutdown: int = 0
     batches: int = 0
-    before: int = 0  # batches of the same workers in earlier passes
     end: int = 0
     complete: bool = False
     fresh: bool = False
@@ -81,7 +80,6 @@ class LoaderState:
         self._waits: deque[float] = deque(maxlen=BATCHES_KEPT)
         self._steps: deque[float] = deque(maxlen=BATCHES_KEPT)
         self._picks: deque[float] = deque(maxlen=BATCHES_KEPT)
-        self._ages: deque[int] = deque(maxlen=BATCHES_KEPT)
         self._step_cpus: deque[float] = deque(maxlen=BATCHES_KEPT)
         self._next_cpus: deque[float] = deque(maxlen=BATCHES_KEPT)
         self._pauses: dict[str, deque[float]] = {}
@@ -152,10 +150,9 @@ class LoaderState:
         if len(self._passes) >= UNFINISHED:
             self._passes.pop(min(self._passes, key=lambda number: self._passes[number].end))
         fresh = bool(record.code & IteratorCode.NEW)
-        former = self._passes.pop(record.a, None)
-        before = former.before + former.batches if former and record.d else 0  # a reset keeps the workers
+        self._passes.pop(record.a, None)
         start = max(0, record.t1 - record.t0 - picking)
-        entry = _Pass(record.a, record.t0, began, start, before=before, end=record.t1, fresh=fresh, picking=picking)
+        entry = _Pass(record.a, record.t0, began, start, end=record.t1, fresh=fresh, picking=picking)
         self._passes[record.a] = entry
         self._epochs.append(entry)
         self._gradients = bool(record.e)
@@ -189,7 +186,6 @@ class LoaderState:
             self.filled.round(gap, wait - picking, paused)
             self.lone.batch(record, gap, paused)
             self._picks.append(picking / NS)
-            self._ages.append(here.before + here.batches - 1)
             self._early.append(record.d)
 
     def _waited(self, record: Record, wait: int, here: _Pass | None) -> None:
@@ -386,7 +382,6 @@ class LoaderState:
             waits=tuple(self._waits),
             steps=tuple(self._steps),
             picks=tuple(self._picks) if any(self._picks) else (),
-            ages=tuple(self._ages),
             pauses={name: tuple(series) for name, series in self._pauses.items()},
             step_cpu=step_cpu,
             step_cpus=tuple(max(0.0, used - beside) for used in self._step_cpus),

@@ -50,8 +50,8 @@ def _measured(folder: Path, verdict: Verdict, lost: dict[str, str]) -> tuple[Ser
     chosen = plots({_metric(name) for name in known}, {row.span for row in verdict.ledger})
     asked = dict.fromkeys(name for plot in chosen for name in plot.columns)
     count = len(asked) + sum(_metric(name) in asked for name in known)
-    # 0.5 s of a point: in a shorter one a pace is mostly how many batches happen to end in it
-    # 150_000 in a page, of all lines together: some 1 MB
+    # A point stands for 0.5 s or more: the pace in a shorter one is how many batches happen to end in it
+    # All lines of a page together have 150_000 numbers at the most: some 1 MB
     points = max(2, min(POINTS, 150_000 // (3 * count), math.ceil(verdict.wall_s / 0.5)))
     found = recording.series(folder, asked, points, lost=lost)
     if any(name in found.columns and not _is_flat(found.columns[name]) for name in (SAMPLES, SAMPLED)):

@@ -42,7 +42,7 @@ def narrower(outlook: Outlook, numbers: tuple[int, ...] = CANDIDATES) -> Narrowe
     """
     process, job, machine = outlook.process, outlook.job, outlook.run.machine
     threads, cpus = process.precision.threads or 1, math.floor(machine.cpus / machine.ranks)
-    # 2 threads, and CPUs: with one of either nothing can be shared out
+    # With fewer than 2 threads, or 2 CPUs, nothing can be shared out
     if not process.on_host or min(threads, cpus) < 2 or mean(s.width for s in job.steps) <= ALONE:
         return None
     if job.others >= CROWD or outlook.loader.company.training > 1:  # the CPUs are shared with more than these

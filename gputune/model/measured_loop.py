@@ -283,7 +283,7 @@ def _overlap(loader: Loader, other: Loader) -> bool:
         for a in loader.epochs
         for b in other.epochs
     )
-    # 0.5 of a loader's passes within another's: from here on the two are drawn from side by side
+    # Two loaders whose passes overlap for more than 0.5 of the time are drawn from side by side
     return both > 0.5 * sum(epoch.seconds for epoch in other.epochs)
 
 

@@ -44,7 +44,7 @@ def rate_of(loader: Loader) -> float:
     """Return the B/s at which its thread pins batches of a loader, time without a CPU left out; 0 if not known."""
     took = mean(pin.wall - (pin.queued or 0.0) for pin in loader.pins)
     size = loader.batch_bytes or 0
-    # 1_000_000 of a batch: below it, what pinning takes says nothing of a rate
+    # A batch of less than 1_000_000 B says nothing of a rate: pinning it is mostly overhead
     return size / took if took and size >= 1_000_000 else 0.0
 
 

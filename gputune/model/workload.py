@@ -123,7 +123,7 @@ def stolen_from(cpu: float, blocked: float, stretch: float) -> float:
 
 def theft(machine: Machine) -> float:
     """Return the share of the CPU time wanted here that the host of a virtual machine gave to others."""
-    # 0.9 of the CPU time wanted: beyond it, the clocks are to be doubted
+    # A host that seems to take more than 0.9 of the CPU time wanted makes the clocks doubtful
     return min(0.9, (machine.stolen or 0.0) / machine.busy) if machine.busy else 0.0
 
 
@@ -144,7 +144,7 @@ def step_queued_of(loader: Loader) -> float:
     if len(loader.step_cpus) < LEAST_SAMPLED:
         return loader.step_queued
     cpu, per_batch = mean(loader.step_cpus), mean(loader.waits) + mean(loader.steps)
-    # 0.1 threads: by so much the CPU clock of some steps and the queue of the whole loop may disagree
+    # The CPU clock is of some steps and the queue of all: the two may disagree by 0.1 threads
     at_work = max((cpu + loader.step_queued) / max(TINY, per_batch), cpu / max(TINY, mean(loader.steps)))
     threads = max(1, math.ceil(at_work - 0.1))
     explained = cpu / threads + sum(mean(series) for series in loader.pauses.values())

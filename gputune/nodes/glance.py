@@ -86,7 +86,7 @@ def _device(device: DeviceRow, node: Node, runs: Mapping[str, RunRow], wishes: P
 def _cpus(node: Node, runs: Mapping[str, RunRow], wishes: ProcessColumns) -> str:
     used = node.cpu / node.cpus if node.cpu is not None and node.cpus else None
     mine = [task for task in node.tasks if task.run]
-    # 4 processes of nobody's run that are named on a node without a device
+    # On a node without a device 4 processes of nobody's run are named
     others = [task for task in node.tasks if not task.run and (task.cpu or 0) >= 0.5][:4]
     cells = [
         f"CPUs {_plain(node.cpu)} of {_plain(node.cpus)}, {_share(used):>4}",

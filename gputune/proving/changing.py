@@ -94,10 +94,10 @@ def _timed(loader: Loader | None, finding: Finding | None) -> int:
     if mean <= 0:
         return BATCHES
     needed = (1.96 * statistics.pstdev(times) / mean / PRECISION) ** 2
-    # 3.0 s of batches: fewer tell how fast the machine was at that moment
+    # Batches of less than 3.0 s tell how fast the machine was at that moment
     lasting = 3.0 / mean * (finding.speedup.likely if finding else 1.0)
-    # 400: timed at most, where they vary much
-    # 60.0 s that this may take
+    # At most 400 batches are timed, however much they vary
+    # and for no longer than 60.0 s
     return max(BATCHES, round(min(needed, 400, 60.0 / mean)), round(min(lasting, MOST_BATCHES)))
 
 

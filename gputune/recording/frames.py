@@ -50,7 +50,7 @@ def whole(data: bytes) -> Iterator[RecordedFrame]:
     a time.
     """
     at = data.find(MAGIC)
-    # 8 times the data that is summed up for frames that are none; a torn file has one, a hostile one thousands
+    # Sums over what is no frame may read 8 times the data: a torn file has one such place, a hostile one thousands
     left = 8 * len(data)
     seen: dict[bytes, int] = {}  # head and checksum to where such a frame ends
     while 0 <= at <= len(data) - HEADER and left > 0:

@@ -147,7 +147,7 @@ def _spread(column: pa.ChunkedArray) -> int:
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     longest = (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0 for chunk in column.chunks)
-    # 4 B of a word's place
+    # The place of a word takes 4 B
     return sum(len(chunk) * (each + 4) for chunk, each in zip(column.chunks, longest, strict=True))
 
 

@@ -23,7 +23,7 @@ def sentence(verdict: Verdict) -> str:
 
 def _step(attached: Attached) -> str:
     """Return what the step is made of, where that is more than one thing."""
-    # 0.02 of all stacks: what of the step is worth a word
+    # A part of the step is worth a word from 0.02 of all stacks on
     parts = [f"{clean(row.part, PHRASE)} {percent(row.share)}" for row in attached.step if row.share >= 0.02]
     return f"; of the step {', '.join(parts)}" if len(parts) > 1 else ""
 

@@ -36,7 +36,7 @@ def facts(verdict: Verdict) -> list[str]:
 
 def left_out(verdict: Verdict) -> dict[str, float]:
     """Return the s of start-up and teardown where a bar goes without: those of a short run say little of its loop."""
-    # 30.0 s of a run, below which its bar is the loop's: start-up is the most of it, and does not grow
+    # The bar of a run of less than 30.0 s is its loop's: start-up, which does not grow, is most of such a run
     if verdict.wall_s >= 30.0 or verdict.attached is not None or verdict.loop_s <= 0:
         return {}
     return {SAID.get(row.span, row.span): row.seconds for row in verdict.ledger if row.span in AROUND_LOOP}
@@ -66,6 +66,6 @@ def _partly(device: DeviceTotals) -> str:
 
 def _before_loop(verdict: Verdict) -> str:
     """Return the start-up of a short run as a figure: its bar is the loop's."""
-    # 0.01 of such a run, from which on its start-up or teardown is told
+    # Start-up and teardown are told from 0.01 of such a run on
     told = [f"{duration(s)} {name}" for name, s in left_out(verdict).items() if s >= 0.01 * verdict.wall_s]
     return f" ({', '.join(told)})" if told else ""

@@ -18,14 +18,14 @@ def notes(verdict: Verdict) -> list[str]:
     unheard = [p for p in verdict.processes if not p.seen]
     if unheard and verdict.attached is None and not inner(verdict):
         told.append(_unheard(unheard))
-    # 0.5 s in which the training was stopped that are worth a line; the ledger leaves out shorter ones too
+    # A stop is worth a line from 0.5 s on; the ledger leaves out shorter ones too
     if verdict.stopped_s >= 0.5:
         told.append(f"stopped by a signal for {duration(verdict.stopped_s)}, which is not counted here")
     if verdict.dropped:
         told.append(f"{verdict.dropped:,} records were lost, the recorder came too late: figures are of the rest")
     if not inner(verdict):
         told.append(spent(verdict))
-    # 0.05 of the CPU time wanted, given to others by a host: two runs differ by as much as changes are worth
+    # From 0.05 of the CPU time wanted on, what a host gives to others makes runs differ by as much as changes do
     if verdict.stolen and verdict.stolen >= 0.05:
         theft = f"{percent(verdict.stolen)} of the CPU time wanted"
         told.append(f"the host of this virtual machine gave {theft} to others, now more, now less")

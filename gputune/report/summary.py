@@ -117,7 +117,7 @@ def _apart(loaders: list[LoaderRow]) -> str:
     """Return what is known where a thread of the script's takes the batches: for the training it is all one step."""
     busiest = max(loaders, key=lambda loader: loader.apart or 0.0)
     waits = f"another thread takes its batches, and is in next() {percent(min(1.0, busiest.apart or 0.0))} of the time"
-    # 0.9 of its time in next(): from here on the thread that takes the batches hardly waits for anybody else
+    # A thread that is in next() for 0.9 of its time or more hardly waits for anybody else
     if (busiest.apart or 0.0) < 0.9:
         return f"{waits}: it waits for the training"
     return f"{waits}: if the training waits for that thread, more num_workers help, by how much is not known"
@@ -199,7 +199,7 @@ def _from_outside(verdict: Verdict) -> str:
     for frame in verdict.frames:  # one line of code may be there twice: computing, and not
         where = f"{clean(frame.where, NAME)} in {clean(frame.function, NAME)}"
         shares[where] = shares.get(where, 0.0) + frame.share
-    # 3 places named of a training that only stacks were taken of
+    # Three places are named of a training of which there are only stacks
     most = sorted(shares.items(), key=lambda item: -item[1])[:3]
     said = ", ".join(f"{percent(share)} at {where}" for where, share in most)
     return f"no training was seen from inside; its stacks were {said}"

@@ -20,11 +20,10 @@ from gputune.report.notes import notes, own_part
 from gputune.report.promises import alternative, perhaps, results, worth
 from gputune.report.ranks import rank_rows
 from gputune.report.tuned import sentence as tuned
-from gputune.report.words import clip, percent
+from gputune.report.words import WIDEST, clip, percent
 from gputune.verdict.device_ledger import UNKNOWN
 from gputune.verdict.document import FindingRow, Verdict
 
-WIDEST = 100  # columns: longer lines are harder to read
 LINES = 15  # of USUAL columns; more is not read between two runs
 USUAL = 80  # columns
 LONGEST = 4 * SENTENCE  # characters of what to do: no advisor says a half of it
@@ -91,7 +90,7 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour), *_on_device(verdict, width)]
     if said:
         return [*(drawn[1:] if summary.well(verdict) else drawn), *said]
-    # 0.5 share of the run: above it the ledger says more of importing than of training
+    # A run that is start-up for 0.5 of its time or more has a ledger of importing, not of training
     if summary.share(verdict, "startup") >= 0.5:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn

@@ -79,8 +79,8 @@ def took(verdict: Verdict) -> str:
     if share is None or not verdict.loop_s or not verdict.processes:
         return ""
     inside = each / 1e6 * verdict.batches / len(verdict.processes) / verdict.loop_s
-    # 0.01 of the loop's time, for watching it: twice its budget where steps take 8 ms (benchmarks/)
-    # 0.5 s of CPU that the recorder takes once, for its imports, first looks and first verdict
+    # Watching is not worth a word below 0.01 of the loop's time (twice the budget at steps of 8 ms, benchmarks/),
+    # with 0.5 s of CPU that the recorder takes once, for its imports, first looks and first verdict
     if share + inside < 0.01 + 0.5 / verdict.loop_s:
         return ""
     of_each = f" and {each:.0f} µs of each batch" if each else ""

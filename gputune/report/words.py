@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from gputune.verdict.document import SpeedupRow  # a file of structs: a table of processes needs none of them
 
 
+WIDEST = 100  # columns: longer lines are harder to read
 UNBOUNDED = 3.0  # times the likely gain: a high end above it is none that anybody reckons with
 
 

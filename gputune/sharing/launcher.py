@@ -7,14 +7,12 @@ supervisor is gone it ends all tasks; when it is killed itself, the kernel kills
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import json, structs
 
-from gputune.core import replacing
 from gputune.core.errors import GputuneError
 from gputune.core.hygiene import clean
 from gputune.core.pace import Pace
@@ -32,7 +30,6 @@ from gputune.sharing.spec import PROBED, VARIABLE, Spec, decode
 from gputune.sharing.state_machine import Course
 from gputune.sharing.supervising import TaskSupervisor
 from gputune.sharing.window import Eyes
-from gputune.verdict.document import to_json
 from gputune.verdict.packed import Packed
 
 BEAT_S = 0.1  # s between two looks, where no signal comes
@@ -108,7 +105,7 @@ class Launcher:
         # 2.0 s after the start: then there is time to load what the summary needs
         if not self._prepared and time.monotonic() - self._began > 2.0:
             self._prepared = True
-            import gputune.report.packed  # noqa: F401, PLC0415 - the summary needs it then, and is waited for
+            import gputune.sharing.summary  # noqa: F401, PLC0415 - the summary needs it then, and is waited for
 
     def _ended(self, member: Member) -> None:
         """Learn all of a process that has ended. Raises GputuneError where the run is not gone on with."""
@@ -176,24 +173,12 @@ class Launcher:
 
     def _speak(self) -> None:
         """Print the summary, and keep the document."""
-        from gputune.report.packed import render  # noqa: PLC0415 - the tasks start sooner without it
-        from gputune.report.streams import encodable  # noqa: PLC0415 - as above
+        from gputune.sharing.summary import shown  # noqa: PLC0415 - the tasks start sooner without it
 
         self._keep_probed()
         made = self._document({}, running=False)
         self._living.put(made)
-        if self._living.trouble:
-            self._tell(self._living.trouble)
-        # 100 columns of the summary, where stderr is no terminal
-        width = os.get_terminal_size(2).columns if os.isatty(2) else 100
-        text = render(made, width=width)
-        if self._spec.folder:
-            text += f"\nnext: gputune report {self._typed()}"
-        say("\n" + encodable(text, getattr(sys.stderr, "encoding", None)) + "\n")
-        if self._spec.as_json:
-            _put(to_json(made))
-        trouble = replacing.put(self._spec.json_file, to_json(made)) if self._spec.json_file else ""
-        if trouble:
+        for trouble in (*filter(None, [self._living.trouble]), *shown(made, self._spec)):
             self._tell(trouble)
 
     def _keep_probed(self) -> None:
@@ -213,22 +198,6 @@ class Launcher:
 
         seconds = time.monotonic() - self._began
         return document(self._crew, self._course, self._eyes, self._notes, recent, seconds=seconds, running=running)
-
-    def _typed(self) -> str:
-        """Return the run folder as the user would type it."""
-        try:
-            short = os.path.relpath(self._spec.folder)
-        except OSError:
-            return self._spec.folder
-        return self._spec.folder if short.startswith("..") else short
-
-
-def _put(data: bytes) -> None:
-    try:
-        while data:
-            data = data[os.write(1, data) :]
-    except OSError as error:
-        say(f"gputune: the document was not written to stdout ({error.strerror or error})\n")
 
 
 def main() -> None:

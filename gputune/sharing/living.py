@@ -61,14 +61,20 @@ class ShareLiveWriter:
 
     def put(self, document: Packed) -> None:
         """Write the document."""
-        from gputune.recording.folder import Folder  # noqa: PLC0415 - the tasks start sooner without it
-
         if not self._folder:
             return
-        try:
-            with Folder(Path(self._folder)) as folder:
-                folder.write(FILE, to_json(document))
-            self.written = True
-        except OSError as error:
-            self.trouble = f"`{FILE}` was not written ({error.strerror or error})"
-            self._folder = ""
+        self.trouble = kept(self._folder, document)
+        self.written = self.written or not self.trouble
+        self._folder = "" if self.trouble else self._folder
+
+
+def kept(folder: str, document: Packed) -> str:
+    """Write the document into a run folder; return why that was not possible, "" where it was."""
+    from gputune.recording.folder import Folder  # noqa: PLC0415 - the tasks start sooner without it
+
+    try:
+        with Folder(Path(folder)) as opened:
+            opened.write(FILE, to_json(document))
+    except OSError as error:
+        return f"`{FILE}` was not written ({error.strerror or error})"
+    return ""

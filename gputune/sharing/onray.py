@@ -5,7 +5,6 @@ CPUs and the memory that each process asks for (`fractions.py`), in one placemen
 at once. Each process has a launcher of its own on its node (`hosted.py`); logs come here while they are written.
 """
 
-import os
 import shlex
 import signal
 import sys
@@ -17,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from gputune.core import replacing
 from gputune.core.errors import GputuneError
 from gputune.core.figures import size
 from gputune.core.hygiene import clean, mask
@@ -27,10 +25,6 @@ from gputune.experiment.remote import LOOK_S, Heard, Holder, Lost
 from gputune.host import clusters
 from gputune.launch import folders, signals
 from gputune.launch.descriptors import say
-from gputune.recording.folder import Folder
-from gputune.report.packed import render
-from gputune.report.streams import encodable
-from gputune.report.terminal import WIDEST
 from gputune.sharing import preparing
 from gputune.sharing.closing import verdict
 from gputune.sharing.far import RemoteTask
@@ -39,10 +33,11 @@ from gputune.sharing.farrefusals import ClusterTooSmall, FarCopyFailed, NoNeed, 
 from gputune.sharing.fitting import Need, Probed, Room
 from gputune.sharing.fractions import Portion, Whole, ask, best, refusal
 from gputune.sharing.hosted import CARD, looked_at
+from gputune.sharing.living import kept
 from gputune.sharing.spec import AUTO, Spec, TaskSpec, total
+from gputune.sharing.summary import shown
 from gputune.sharing.tasks import Task, tasks
 from gputune.sharing.window import WindowMeans
-from gputune.verdict.document import to_json
 from gputune.verdict.packed import FILE, Packed, ProcRow
 
 CARD_S = 60.0  # s that a card of the cluster gets to say what it has, a new worker of Ray included
@@ -210,28 +205,11 @@ class Sharing:
 
     def _keep(self, made: Packed) -> str:
         """Write the document into the run folder; return why that was not possible."""
-        if not self._folder:
-            return ""
-        try:
-            with Folder(Path(self._folder)) as folder:
-                folder.write(FILE, to_json(made))
-        except OSError as error:
-            return f"`{FILE}` was not written ({error.strerror or error})"
-        return ""
+        return kept(self._folder, made) if self._folder else ""
 
     def _speak(self, made: Packed) -> None:
         """Print the summary, and keep the document."""
-        trouble = self._keep(made)
-        if trouble:
-            say(f"gputune: {trouble}\n")
-        width = os.get_terminal_size(2).columns if os.isatty(2) else WIDEST
-        text = encodable(render(made, width=width), getattr(sys.stderr, "encoding", None))
-        shown = f"\nnext: gputune report {os.path.relpath(self._folder)}" if self._folder else ""
-        say(f"\n{text}{shown}\n")
-        if self._spec.as_json:
-            sys.stdout.write(to_json(made).decode())
-        trouble = replacing.put(self._spec.json_file, to_json(made)) if self._spec.json_file else ""
-        if trouble:
+        for trouble in (*filter(None, [self._keep(made)]), *shown(made, self._spec)):
             say(f"gputune: {trouble}\n")
 
     def refused(self, error: GputuneError) -> None:

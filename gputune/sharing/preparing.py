@@ -39,19 +39,13 @@ class NoLogs(GputuneError):  # noqa: N818 - named for what happened
 def share(spec: Spec, out: str | None, log_dir: str | None, link: PipeEnd, troubles: Sequence[str] = ()) -> int:
     """Have the supervisor start the launcher, and record it to its end. Raises GputuneError before that."""
     check(spec)
-    said = list(troubles)
     command = whole_command(spec)
-    folder = _folder(out, command, said)
-    try:
-        spec = msgspec.structs.replace(spec, folder=folder, logs=_logs(log_dir, folder, spec))
-    except GputuneError:
-        if folder:
-            folders.remove_empty(folder)
-        raise
+    folder, logs, more = places(spec, out, log_dir)
+    spec, said = msgspec.structs.replace(spec, folder=folder, logs=logs), [*troubles, *more]
     rings = _rings(said)
     blocked = tuple(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     spec = msgspec.structs.replace(spec, rings=rings, parent=os.getppid(), mask=blocked)
-    # 5.0 readings a second: several trainings at once are enough to do for a machine
+    # Only 5.0 readings a second: several trainings at once are enough to do for a machine
     wishes = WatchOptions(command, out=out, hz=5.0, quiet=True, stacks=False)
     run = WatchedRun(wishes, folder=folder, rings=rings, troubles=said, family=True)
     environment: dict[str, str | None] = {**starting.environment(rings), **_override(spec), VARIABLE: encode(spec)}
@@ -130,7 +124,7 @@ def _override(spec: Spec) -> dict[str, str]:
 
 
 def places(spec: Spec, out: str | None, log_dir: str | None) -> tuple[str, str, list[str]]:
-    """Return the run folder, the folder of the logs, and what is to be said of them, where others start the tasks.
+    """Return the run folder, the folder of the logs, and what is to be said of them.
 
     Raises GputuneError where the logs cannot be written.
     """

@@ -79,7 +79,7 @@ def pays(stats: SettingStats, other: SettingStats, predicted: Mapping[LoaderSett
 def _error(stats: SettingStats, other: SettingStats) -> float:
     """Return the relative standard error of the ratio of two rates."""
     once = min(len(stats.visits), len(other.visits)) == 1
-    # 0.02 relative: the same of two rates of which one was seen once, for what visits differ by is not known then
+    # Where a rate was seen once it is not known what visits differ by: 0.02 relative at the least
     return max(math.hypot(stats.error, other.error), 0.02 if once else 0.0)
 
 

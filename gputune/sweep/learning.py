@@ -23,7 +23,7 @@ def stepped(process: Process, own: Process) -> bool:
     A loop that catches an error of memory and goes on with the next batch is fast, and learns nothing.
     """
     expected = process.batches * own.optimizer_steps / max(1, own.batches)
-    # 4 expected, below which too few batches were seen to miss any
+    # Where fewer than 4 steps are expected, too few batches were seen to miss any
     return expected < 4 or process.optimizer_steps >= expected / 2
 
 

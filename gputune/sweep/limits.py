@@ -133,7 +133,7 @@ def limits(
     """
     machine, loader = outlook.run.machine, outlook.loader
     found, beside = left(machine), company.training
-    # 1 workers more than the CPUs can keep running may be tried: they fill the gaps of the others
+    # One worker more than the CPUs can keep running may be tried: it fills the gaps of the others
     workers = (outlook.fitting_workers() + 1 + _idle(outlook, beside)) // beside
     batch = _batch(outlook)
     smaller = min(1.0, loader.batch_bytes / batch) if loader.batch_bytes and batch else 1.0

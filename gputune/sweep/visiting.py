@@ -129,5 +129,5 @@ def seconds(profile: Profile, wanted: LoaderSetting) -> float:
 def looping(profile: Profile, wanted: LoaderSetting) -> float:
     """Return the s that a visit is predicted to take."""
     skip, timed = length(profile, wanted)
-    # 0.5 s that a change of workers is believed to take
+    # A change of workers is taken to need 0.5 s
     return 0.5 + (skip + max(timed, stretch(profile, wanted).least)) * seconds(profile, wanted)

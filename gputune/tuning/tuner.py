@@ -213,7 +213,7 @@ class Tuner:
         self.story.gain, self.story.best = gain(own, chosen), chosen.setting
         return chosen.setting if self.story.gain.high >= WORTH_KEEPING else None
 
-    # 4 of four visits each, best and own in turn, before what cannot be told apart is left
+    # After 4 rounds of four visits each, best and own in turn, what cannot be told apart yet is given up
     def _pays(self, wanted: LoaderSetting, found: Found, visits: Visits, rounds: int = 4) -> bool:
         """Measure a setting and the script's own in turn (ABBA); return whether it surely pays."""
         own, other = (SettingStats(setting=s, noise=NOISE) for s in (visits.script, wanted))

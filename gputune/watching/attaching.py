@@ -114,7 +114,7 @@ def attach(wishes: WatchOptions, seconds: float | None, troubles: Sequence[str] 
     if short:
         say(f"gputune: {short}\n")  # now, while it can be mended
     started = Started(pid, now())
-    # 60.0 s that it is looked at where no time is given: some fifteen looks, a share to about five points
+    # Where no time is given it is looked at for 60.0 s: some fifteen looks tell a share to about five points
     leave = Leave(pid, 60.0 if seconds is None else seconds)
     Life(run, started, leave, resumed=False).live()
     return 0

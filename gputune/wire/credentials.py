@@ -76,7 +76,7 @@ def read(folder: Path, side: str) -> Credentials:
     where = folder / side if (folder / side).is_dir() else folder
     authority, lines = _read(where / "ca.pem"), _read(where / "token").decode(errors="replace").strip().split("\n")
     _private(where / "token")
-    # 2 lines of a node's file of tokens, at the most
+    # A node's file of tokens has 2 lines at the most
     token, former = lines[0], lines[1] if side == SERVER and len(lines) == 2 else ""
     if not all(map(_is_token, (token, former) if former else lines)):
         raise NoCredentials(f"`{where / 'token'}` holds no token of {LEAST_TOKEN} characters or more")

@@ -287,18 +287,6 @@ def test_workers_that_persist_begin_a_new_epoch_with_the_same_iterator(story) ->
     assert [(e.batches, e.complete) for e in epochs] == [(3, True), (2, False)]
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_rounds_are_counted_from_the_start_of_the_workers(untold, again) -> None:
-    untold.loader(id=1, num_workers=2)
-    for number in (1, 1 if again else 2):
-        untold.iterator(number, workers=2, again=again and bool(untold.at > 101))
-        untold.epoch(6, number)
-        untold.batch(number, end=True)
-    (loader,) = untold.features().processes[0].loaders
-    assert loader.ages == (4, 5, *(range(7, 12) if again else range(1, 6)))
-    assert len(loader.ages) == len(loader.steps)
-
-
 def test_a_batch_knows_how_many_its_worker_had_made_before(untold) -> None:
     workers(untold, 11, 12)
     for t0 in (110, 120, 130):

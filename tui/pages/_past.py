@@ -65,13 +65,13 @@ def past_lines(
     left, right = _shown(past.curves, whole=whole)
     count = max(len(curve.values) for curve in past.curves)
     end = past.began + count * past.step
-    # 150 columns from which on devices and host stand side by side
+    # From 150 columns on devices and host stand side by side
     across = 2 if look.width >= 150 and left and right else 1
     width = max(8, (look.width - 2 * (across - 1)) // across - NAME - AXIS - VALUE - 4)
     at = None if cursor is None else min(width - 1, max(0, int((cursor - end + seconds) / seconds * width)))
     rows = max(len(left), len(right)) if across == 2 else len(left) + len(right)
-    # 26 lines of a node's page beside its curves, about
-    # 4 lines of a curve
+    # About 26 lines of a node's page are none of its curves, and
+    # a curve has 4 lines at the most
     height = min(4, max(1, (look.height - 26) // max(1, rows))) if whole else 1
     frame = CurveArea(width, height, round(seconds / past.step), at, look.plain)
     blocks = [[row for curve in curves for row in _curve(curve, frame)] for curves in (left, right)]
@@ -106,7 +106,7 @@ def _curve(curve: Curve, frame: CurveArea) -> list[Line]:
     values: list[Value] = [*[None] * (frame.points - len(curve.values)), *curve.values]
     cells = resample(values, frame.width)
     top = curve.top or kind.top or ceiling(curve.values)
-    # 3 points: what is older is no present value
+    # What is older than 3 points is no present value
     last = next((value for value in reversed(curve.values[-3:]) if value is not None), None)
     value = last if frame.at is None else cells[frame.at]
     rows = [spark(cells, frame.width, top=top, plain=frame.plain)]

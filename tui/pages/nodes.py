@@ -218,7 +218,7 @@ def _cpu(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: 
 
 
 def _wait(node: Node, _trail: Sequence[float | None], column: NodeColumn, _look: Canvas) -> Span:
-    # 0.1 share of the loop in which it waits: as from there on advisors speak
+    # From 0.1 of the loop on advisors speak of its waiting
     role = "bad" if (words.known(node.wait) or 0) >= 0.1 else ""
     return words.percent(node.wait).rjust(column.width), role
 
