@@ -100,7 +100,7 @@ def _checked(command: "tuple[str, ...]", asked: "dict[str, object]") -> "WatchOp
         value = asked[name] = READ[name](str(asked[name]))
         if value is None or (name == "hz" and not 0 < float(value) <= FASTEST):
             return None
-    return WatchOptions(command, **asked)  # type: ignore[arg-type] # by name, as VALUES and FLAGS say
+    return WatchOptions(command, **asked)  # by name, as VALUES and FLAGS say
 
 
 def _is_configured() -> bool:

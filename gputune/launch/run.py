@@ -12,69 +12,38 @@ MAX_SIZE = 512 << 20  # bytes of a recording: weeks of it
 class WatchOptions:
     """What was asked for on the command line, in the environment or in a file. The defaults are `watch`'s."""
 
-    __slots__ = (
-        "all_devices",
-        "command",
-        "export",
-        "fail_under",
-        "html",
-        "hz",
-        "json",
-        "max_size",
-        "out",
-        "perturb",
-        "pid",
-        "price",
-        "quiet",
-        "stacks",
-        "stop_when",
-        "tune",
-    )
+    command: "tuple[str, ...]" = ()
+    out: "str | None" = None
+    hz: float = HZ
+    json: "str | None" = None  # a file, or "-" for stdout
+    max_size: int = MAX_SIZE
+    stacks: bool = True
+    quiet: bool = False
+    perturb: float = PERTURBED  # share of the time for which device and workers may be held back
+    all_devices: bool = False
+    price: "float | None" = None  # of one device for an hour, in any currency
+    fail_under: "float | None" = None  # a share 0 to 1 (`gputune/features/waiting.py`): a run below it has failed
+    stop_when: "float | None" = None  # s of starving after which the command is ended
+    pid: int = 0  # of a process that ran before us and is only looked at; 0 where we start the command
+    tune: str = ""  # of `values.TUNING`, what of its loader may be tuned while it runs; "" for nothing
+    html: bool = False  # a page is written into the run folder afterwards
+    export: str = ""  # names of exporters, with commas: where the run is taken afterwards
 
-    def __init__(  # noqa: PLR0913 - one parameter an option
-        self,
-        command: "tuple[str, ...]",
-        *,
-        out: "str | None" = None,
-        hz: float = HZ,
-        json: "str | None" = None,
-        max_size: int = MAX_SIZE,
-        stacks: bool = True,
-        quiet: bool = False,
-        perturb: float = PERTURBED,
-        all_devices: bool = False,
-        price: "float | None" = None,
-        fail_under: "float | None" = None,
-        stop_when: "float | None" = None,
-        pid: int = 0,
-        tune: str = "",
-        html: bool = False,
-        export: str = "",
-    ) -> None:
+    def __init__(self, command: "tuple[str, ...]", **asked: object) -> None:
+        """Take what was asked for, by the names above. Raises TypeError for another name."""
+        if unknown := asked.keys() - set(ASKED):
+            raise TypeError(f"no option of a watch: {', '.join(sorted(unknown))}")
         self.command = command
-        self.out = out
-        self.hz = hz
-        self.json = json  # a file, or "-" for stdout
-        self.max_size = max_size
-        self.stacks = stacks
-        self.quiet = quiet
-        self.perturb = perturb  # share of the time for which device and workers may be held back
-        self.all_devices = all_devices
-        self.price = price  # of one device for an hour, in any currency
-        self.fail_under = fail_under  # a share 0 to 1 (`gputune/features/waiting.py`): a run below it has failed
-        self.stop_when = stop_when  # s of starving after which the command is ended
-        self.pid = pid  # of a process that ran before us and is only looked at; 0 where we start the command
-        self.tune = tune  # of `values.TUNING`, what of its loader may be tuned while it runs; "" for nothing
-        self.export = export  # names of exporters, with commas: where the run is taken afterwards
-        self.html = html  # a page is written into the run folder afterwards
+        self.__dict__.update(asked)
+
+
+ASKED = tuple(WatchOptions.__annotations__)
 
 
 class WatchedRun(WatchOptions):
     """One watched command, in fields that go through a pipe."""
 
-    __slots__ = ("family", "folder", "job", "rings", "troubles")
-
-    def __init__(  # noqa: PLR0913 - as above
+    def __init__(  # noqa: PLR0913 - one parameter a field
         self,
         wishes: WatchOptions,
         *,
@@ -84,7 +53,7 @@ class WatchedRun(WatchOptions):
         job: str = "",
         family: bool = False,
     ) -> None:
-        super().__init__(**{name: getattr(wishes, name) for name in WatchOptions.__slots__})
+        super().__init__(**{name: getattr(wishes, name) for name in ASKED})
         self.family = family  # what the command leaves behind is ended, by whoever is left to do it
         self.folder = folder  # "" where nothing can be kept
         self.job = job  # the folder of a job of several watches, in which `folder` is ours; "" for a run of our own
@@ -97,9 +66,8 @@ class WatchedRun(WatchOptions):
 
     def plain(self) -> "dict[str, object]":
         """Return what `restored` needs."""
-        wishes = {name: getattr(self, name) for name in WatchOptions.__slots__}
-        own = {name: getattr(self, name) for name in WatchedRun.__slots__}
-        return {"wishes": wishes, **own}
+        own = {name: getattr(self, name) for name in ("family", "folder", "job", "rings", "troubles")}
+        return {"wishes": {name: getattr(self, name) for name in ASKED}, **own}
 
 
 def restored(fields: "dict[str, object]") -> WatchedRun:

@@ -7,7 +7,7 @@ import pytest
 from gputune import cli
 from gputune.launch import express
 from gputune.launch.link import PipeEnd
-from gputune.launch.run import WatchOptions
+from gputune.launch.run import ASKED, WatchOptions
 from gputune.watching import starting
 
 PLAIN = [
@@ -76,8 +76,8 @@ def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> WatchOpti
 @pytest.mark.parametrize("arguments", PLAIN)
 def test_both_roads_lead_to_the_same_wishes(arguments, monkeypatch) -> None:
     short, long = express.wishes(arguments), ordinary(arguments, monkeypatch)
-    assert [getattr(short, name) for name in WatchOptions.__slots__] == [
-        getattr(long, name) for name in WatchOptions.__slots__
+    assert [getattr(short, name) for name in ASKED] == [
+        getattr(long, name) for name in ASKED
     ]
 
 
