@@ -5,7 +5,7 @@ import os
 import stat
 import time
 
-from gputune.core.errors import BadUsage
+from gputune.core.errors import BadUsage, GputuneError
 
 RUNS = "gputune-runs"
 IGNORE, IGNORED = ".gitignore", b"*\n"  # in it: recordings are no part of anybody's repository
@@ -82,6 +82,43 @@ def fresh(command: "tuple[str, ...]") -> str:
     raise FileExistsError(f"{base} and {TRIES} names like it are taken")
 
 
+def kept_or_trouble(out: "str | None", command: "tuple[str, ...]", troubles: "list[str]") -> str:
+    """Return the folder of a run, as it was named or a fresh one; "" with a sentence where it cannot be made.
+
+    Raises what `chosen` raises.
+    """
+    try:
+        return claimed(out, command) if out else fresh(command)
+    except OSError as error:
+        troubles.append(unwritten(out, error))
+        return ""
+
+
+def unwritten(out: "str | None", error: OSError) -> str:
+    """Return in a sentence that there is no folder for a recording."""
+    return f"nothing was recorded: `{out or RUNS}` cannot be written ({error.strerror or error})"
+
+
+def needed(out: "str | None", command: "tuple[str, ...]", else_: str) -> str:
+    """Return a run's folder, without which there is nothing to do (`else_`, in words). Raises GputuneError."""
+    try:
+        return chosen(out) if out else fresh(command)
+    except OSError as error:
+        from gputune.core.hygiene import clean  # noqa: PLC0415 - not before a command starts
+
+        says = f"{else_}: `{clean(out or RUNS)}` cannot be written ({error.strerror or error})"
+        raise GputuneError(says, hint="name a folder that can be: `--out DIR`") from None
+
+
+def typed(folder: str) -> str:
+    """Return a folder as the user would type it: from the current one on, where it lies in that."""
+    try:
+        short = os.path.relpath(folder)
+    except OSError:  # the current folder was removed
+        return folder
+    return folder if short.startswith("..") else short
+
+
 def make_runs() -> None:
     """Make the folder of all runs, which no repository is to take in, unless it is there. Raises OSError."""
     try:
@@ -150,12 +187,12 @@ def rings() -> str:
     raise last or OSError("no place for the rings")
 
 
-def rings_or_trouble(troubles: "list[str]") -> str:
+def rings_or_trouble(troubles: "list[str]", of: str = "the training") -> str:
     """Make that folder; where there is no place for one, add a sentence to `troubles` and return an empty string."""
     try:
         return rings()
     except OSError as error:
-        troubles.append(f"nothing was heard from inside the training: no folder for its rings ({error.strerror})")
+        troubles.append(f"nothing was heard from inside {of}: no folder for the rings ({error.strerror})")
         return ""
 
 

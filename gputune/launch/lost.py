@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from gputune.core.errors import TOO_LOW
+from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.launch.link import Ended
 
@@ -50,11 +51,7 @@ def death(code: int) -> str:
 
 def _typed(folder: str) -> str:
     """Return a path as it can be typed; from the current folder where that is shorter."""
-    try:
-        short = os.path.relpath(folder)
-    except OSError:  # the current folder was removed
-        short = folder
-    path = folder if short.startswith("..") else short
+    path = folders.typed(folder)
     if set(path) <= PLAIN:
         return path
     return "'" + path.replace("'", "'\\''") + "'" if path.isprintable() else ascii(path)

@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from gputune.core.errors import TOO_LOW, GputuneError
-from gputune.core.hygiene import clean
+from gputune.core.errors import TOO_LOW
 from gputune.core.isolation import own_python
 from gputune.experiment.living import end_with_us
 from gputune.launch import folders, signals
@@ -32,7 +31,7 @@ def watch_then_prove(arguments: list[str], out: str | None, command: tuple[str, 
     prove, and leaves 0. Raises GputuneError where the run cannot be kept (before anything has started), and what
     `prove` raises.
     """
-    folder = _folder(out, command)
+    folder = Path(folders.needed(out, command, "nothing could be proved"))
     watch = [arguments[0], *([] if out else ["--out", str(folder)]), *_without_prove(arguments[1:])]
     code = relay([*own_python("from gputune.__main__ import main; main()"), *watch])
     if code < 0:
@@ -53,16 +52,6 @@ def watch_then_prove(arguments: list[str], out: str | None, command: tuple[str, 
     keep(proof)
     sys.stderr.write(words(proof) + "\n")
     return 0 if proof.held else TOO_LOW
-
-
-def _folder(out: str | None, command: tuple[str, ...]) -> Path:
-    try:
-        return Path(folders.chosen(out) if out else folders.fresh(command))
-    except OSError as error:
-        raise GputuneError(
-            f"nothing could be proved: `{clean(out or folders.RUNS)}` cannot be written ({error.strerror or error})",
-            hint="name a folder that can be: `--out DIR`",
-        ) from None
 
 
 def _without_prove(arguments: list[str]) -> list[str]:

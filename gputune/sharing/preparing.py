@@ -42,7 +42,7 @@ def share(spec: Spec, out: str | None, log_dir: str | None, link: PipeEnd, troub
     command = whole_command(spec)
     folder, logs, more = places(spec, out, log_dir)
     spec, said = msgspec.structs.replace(spec, folder=folder, logs=logs), [*troubles, *more]
-    rings = _rings(said)
+    rings = folders.rings_or_trouble(said, "the tasks")
     blocked = tuple(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     spec = msgspec.structs.replace(spec, rings=rings, parent=os.getppid(), mask=blocked)
     # Only 5.0 readings a second: several trainings at once are enough to do for a machine
@@ -79,14 +79,6 @@ def whole_command(spec: Spec) -> tuple[str, ...]:
     return spec.jobs[0].argv
 
 
-def _folder(out: str | None, command: tuple[str, ...], troubles: list[str]) -> str:
-    try:
-        return folders.claimed(out) if out else folders.fresh(command)
-    except OSError as error:
-        troubles.append(f"nothing was recorded: `{out or folders.RUNS}` cannot be written ({error.strerror or error})")
-        return ""
-
-
 def _logs(log_dir: str | None, folder: str, spec: Spec) -> str:
     """Return the folder of the logs, made if need be. Raises NoLogs where they cannot be written."""
     if not log_dir and not folder:
@@ -107,14 +99,6 @@ def _logs(log_dir: str | None, folder: str, spec: Spec) -> str:
     return str(place)
 
 
-def _rings(troubles: list[str]) -> str:
-    try:
-        return folders.rings()
-    except OSError as error:
-        troubles.append(f"nothing was heard from inside the tasks: no folder for their rings ({error.strerror})")
-        return ""
-
-
 def _override(spec: Spec) -> dict[str, str]:
     """Return the variable that caps the workers of every loader, where that was asked for."""
     if spec.workers < 0:
@@ -129,7 +113,7 @@ def places(spec: Spec, out: str | None, log_dir: str | None) -> tuple[str, str, 
     Raises GputuneError where the logs cannot be written.
     """
     said: list[str] = []
-    folder = _folder(out, whole_command(spec), said)
+    folder = folders.kept_or_trouble(out, whole_command(spec), said)
     try:
         return folder, _logs(log_dir, folder, spec), said
     except GputuneError:

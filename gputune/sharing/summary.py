@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from gputune.core import replacing
+from gputune.launch import folders
 from gputune.launch.descriptors import say
 from gputune.report.packed import render
 from gputune.report.streams import encodable
@@ -19,22 +20,13 @@ def shown(made: Packed, spec: Spec) -> Iterator[str]:
     width = os.get_terminal_size(2).columns if os.isatty(2) else WIDEST
     text = render(made, width=width)
     if spec.folder:
-        text += f"\nnext: gputune report {_typed(spec.folder)}"
+        text += f"\nnext: gputune report {folders.typed(spec.folder)}"
     say("\n" + encodable(text, getattr(sys.stderr, "encoding", None)) + "\n")
     if spec.as_json:
         yield from _put(to_json(made))
     trouble = replacing.put(spec.json_file, to_json(made)) if spec.json_file else ""
     if trouble:
         yield trouble
-
-
-def _typed(folder: str) -> str:
-    """Return the run folder as the user would type it."""
-    try:
-        short = os.path.relpath(folder)
-    except OSError:
-        return folder
-    return folder if short.startswith("..") else short
 
 
 def _put(data: bytes) -> Iterator[str]:

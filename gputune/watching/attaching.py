@@ -107,7 +107,7 @@ def attach(wishes: WatchOptions, seconds: float | None, troubles: Sequence[str] 
     check(PROC, pid)
     wishes.command = command_of(PROC, pid)
     said = [*troubles, *watched_already(PROC, pid)]
-    run = WatchedRun(wishes, folder=_folder(wishes, said), rings="", troubles=said)
+    run = WatchedRun(wishes, folder=folders.kept_or_trouble(wishes.out, wishes.command, said), rings="", troubles=said)
     if wishes.all_devices:
         os.environ["GPUTUNE_ALL_DEVICES"] = "1"  # read by the NVML probe
     short = too_short(seconds) if seconds is not None and wishes.stacks else ""
@@ -214,16 +214,6 @@ def _starts_workers(proc: Path, pid: int) -> bool:
     command = command_of(proc, pid)
     found = (command_of(proc, child) for child in children_of(f"{proc}/{pid}"))
     return any(child == command or any(mark in word for word in child for mark in SPAWNED) for child in found)
-
-
-def _folder(wishes: WatchOptions, troubles: list[str]) -> str:
-    """Return the run folder, "" where nothing can be kept."""
-    try:
-        return folders.claimed(wishes.out) if wishes.out else folders.fresh(wishes.command)
-    except OSError as error:
-        where = wishes.out or folders.RUNS
-        troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")
-        return ""
 
 
 class Leave(End):

@@ -40,7 +40,7 @@ def watch_on_screen(arguments: Sequence[str], out: str | None, command: tuple[st
     Raises NoTerminal, and GputuneError where the run cannot be kept, before anything has started.
     """
     terminal.check(INSTEAD)
-    folder = _folder(out, command)
+    folder = Path(folders.needed(out, command, "nothing could be shown"))
     log = Path(f"{folder}.log")
     watch = [arguments[0], *([] if out else ["--out", str(folder)]), *_without(arguments[1:])]
     process = _start([*own_python("from gputune.__main__ import main; main()"), *watch], log)
@@ -69,16 +69,6 @@ def _show(folder: Path) -> "Left":
 
     node = os.uname().nodename
     return show(feed, ScreenOptions(PageView("run", identity(folder, node))))
-
-
-def _folder(out: str | None, command: tuple[str, ...]) -> Path:
-    try:
-        return Path(folders.chosen(out) if out else folders.fresh(command))
-    except OSError as error:
-        raise GputuneError(
-            f"nothing could be shown: `{clean(out or folders.RUNS)}` cannot be written ({error.strerror or error})",
-            hint="name a folder that can be: `--out DIR`",
-        ) from None
 
 
 def _start(watch: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
@@ -116,9 +106,7 @@ def _tell(folder: Path, log: Path) -> None:
     if verdict is not None:
         colour = streams.colour_wanted(os.environ, terminal=sys.stderr.isatty())
         width = os.get_terminal_size(2).columns if sys.stderr.isatty() else report.USUAL
-        short = os.path.relpath(folder)
-        typed = str(folder) if short.startswith("..") else short
-        text = report.render(verdict, width=width, colour=colour, run_folder=typed)
+        text = report.render(verdict, width=width, colour=colour, run_folder=folders.typed(str(folder)))
         sys.stderr.write(streams.encodable(text, sys.stderr.encoding) + "\n")
 
 

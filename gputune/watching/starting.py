@@ -71,19 +71,18 @@ def environment(rings: str, steer: str = "", *, perturb: float = PERTURBED) -> d
 
 def seat(wishes: WatchOptions, troubles: list[str], environ: "Mapping[str, str]" = os.environ) -> tuple[str, str]:
     """Return the folder of this watch, and that of the job where it is one of several watches; "" for none."""
-    try:
-        if any(name in environ for name in RANKS):
-            from gputune.launch import job  # noqa: PLC0415 - a watch that is alone need not know of jobs
+    if any(name in environ for name in RANKS):
+        from gputune.launch import job  # noqa: PLC0415 - a watch that is alone need not know of jobs
 
-            told = job.told(environ)
-            if told is not None:
+        told = job.told(environ)
+        if told is not None:
+            try:
                 whole, own = job.sit_down(told, wishes.command, wishes.out)
-                return own, whole
-        return folders.claimed(wishes.out, wishes.command) if wishes.out else folders.fresh(wishes.command), ""
-    except OSError as error:
-        where = wishes.out or folders.RUNS
-        troubles.append(f"nothing was recorded: `{where}` cannot be written ({error.strerror or error})")
-        return "", ""
+            except OSError as error:
+                troubles.append(folders.unwritten(wishes.out, error))
+                return "", ""
+            return own, whole
+    return folders.kept_or_trouble(wishes.out, wishes.command, troubles), ""
 
 
 def _channel(wishes: WatchOptions, rings: str, job: str, troubles: list[str]) -> str:

@@ -13,6 +13,7 @@ from gputune.features import Features
 from gputune.features.windowing import alike
 from gputune.gathering import Gatherer
 from gputune.host import native
+from gputune.launch import folders
 from gputune.launch.link import Ended
 from gputune.launch.run import WatchedRun
 from gputune.recording.folder import FINDINGS, REPORT
@@ -173,11 +174,7 @@ class RunOutcome:
         """Return the run folder as the user would type it, None where there is none."""
         if not self._run.folder or not self.recorded:
             return None
-        try:
-            short = os.path.relpath(self._run.folder)
-        except OSError:  # the current folder was removed
-            return self._run.folder
-        return self._run.folder if short.startswith("..") else short
+        return folders.typed(self._run.folder)
 
     def _print(self, lines: Sequence[str]) -> None:
         if lines and not self._silent:
