@@ -3,14 +3,11 @@
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from gputune.core import opening
 from gputune.feeds.endings import last_words
 from gputune.feeds.rows import RunState, ShareRow, harmless
-from gputune.verdict.packed import FILE, SCHEMA_VERSION
+from gputune.verdict.packed import FILE, SCHEMA_VERSION, Packed, ProcRow, read
 
-__all__ = ["FILE", "Proc", "ShareDocument", "load", "rows", "words"]
+__all__ = ["FILE", "load", "rows", "words"]
 
 PHASES = {
     "alone": "the first runs alone: its pace and its needs are measured",
@@ -23,50 +20,18 @@ NEVER = "waiting"  # at the end of a run: it was not started
 GONE = "the launcher is gone: nobody saw how these ended"
 
 
-class Proc(msgspec.Struct, frozen=True, kw_only=True):
-    """What the screen wants of a process (`gputune/verdict/packed.py`)."""
-
-    index: int
-    pid: int = 0
-    exit_code: int | None = None
-    log: str = ""
-    samples_per_s: float | None = None
-    recent: float | None = None  # of its last seconds
-    name: str = ""
-    state: str = ENDED
-    why: str = ""
-    unit: str = ""
-    device_memory: float | None = None
-    host_memory: float | None = None
-    device_share: float | None = None
-    trial: bool = False
-
-
-class ShareDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What it wants of all of them."""
-
-    schema_version: int
-    procs: list[Proc]
-    running: bool = False  # as it was written
-    phase: str = ""
-    verdict: str = ""
-
-
-def load(folder: Path) -> ShareDocument | None:
+def load(folder: Path) -> Packed | None:
     """Return the document of a run, None where it has none that this gputune understands."""
-    try:
-        found = opening.document(folder / FILE, ShareDocument)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return found if found.schema_version <= SCHEMA_VERSION else None
+    found = read(folder)
+    return found if found is not None and found.schema_version <= SCHEMA_VERSION else None
 
 
-def rows(document: ShareDocument, state: RunState) -> tuple[ShareRow, ...]:
+def rows(document: Packed, state: RunState) -> tuple[ShareRow, ...]:
     """Return a row a process, of a run in this state."""
     return harmless(tuple(_row(one, state) for one in document.procs))
 
 
-def _row(one: Proc, state: RunState) -> ShareRow:
+def _row(one: ProcRow, state: RunState) -> ShareRow:
     known = state == "live" or one.state == ENDED or (one.state == NEVER and state == "ended")
     recent = one.recent if state == "live" and one.state != ENDED else None
     return ShareRow(
@@ -85,7 +50,7 @@ def _row(one: Proc, state: RunState) -> ShareRow:
     )
 
 
-def _why(one: Proc) -> str:
+def _why(one: ProcRow) -> str:
     """Return what is known of its end: of one that failed also the last line that it has written."""
     failed = one.state == ENDED and one.exit_code not in {None, 0} and bool(one.log)
     last = "".join(last_words(Path(one.log), 1)) if failed else ""
@@ -99,7 +64,7 @@ def _typed(log: str) -> str:
     return log
 
 
-def words(document: ShareDocument, state: RunState) -> str:
+def words(document: Packed, state: RunState) -> str:
     """Return a sentence: what the tasks do now or, once they have ended, what they did together."""
     if document.verdict:
         return harmless(document.verdict)

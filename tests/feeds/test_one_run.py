@@ -18,6 +18,7 @@ from gputune.feeds.rows import RunRow
 from gputune.recording import NewerRun, NotARun, following
 from gputune.recording.folder import LIVE
 from gputune.report.rejudging import FINDINGS, rejudge
+from gputune.verdict.packed import Packed, ProcRow
 
 Make = Callable[..., Any]
 BEGAN = 10**12  # as in conftest.py
@@ -157,8 +158,8 @@ def test_processes_that_share_a_device_are_rows_now_and_when_they_have_ended(rec
     recording, folder = recorded(2)
     run = OneRun(folder, "m8")
     assert looked(run).procs == ()
-    row = packs.Proc(index=0, pid=7, samples_per_s=8.0, state="running", recent=9.0)
-    document = packs.ShareDocument(schema_version=1, procs=[row], phase="alone")
+    row = ProcRow(index=0, pid=7, exit_code=None, log="", wall_s=None, samples_per_s=8.0, state="running", recent=9.0)
+    document = Packed(procs=[row], phase="alone", mps=False, alone=None, together=None, gain=None)
     (folder / packs.FILE).write_bytes(msgspec.json.encode(document))
     live = looked(run)
     assert [(one.pid, one.rate) for one in live.procs] == [(7, 9.0)]

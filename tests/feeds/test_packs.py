@@ -6,20 +6,23 @@ import msgspec
 import pytest
 
 from gputune.feeds import packs
-from gputune.feeds.packs import Proc, ShareDocument
+from gputune.verdict.packed import Packed, ProcRow
 
-RUNNING = Proc(
-    index=0, pid=100, exit_code=None, log="/elsewhere/process0.log", samples_per_s=80.0, state="running",
+RUNNING = ProcRow(
+    index=0, pid=100, wall_s=None, exit_code=None, log="/elsewhere/process0.log", samples_per_s=80.0, state="running",
     unit="samples/s", recent=95.0, device_memory=2e9, host_memory=1e9, device_share=0.3,
 )  # fmt: skip
-ENDED = Proc(index=1, pid=101, exit_code=-9, log="process1.log", samples_per_s=70.0, why="out of memory", recent=1.0)
-WAITING = Proc(index=2, pid=0, exit_code=None, log="", samples_per_s=None, state="waiting")
+ENDED = ProcRow(
+    index=1, pid=101, wall_s=None, exit_code=-9, log="process1.log", samples_per_s=70.0, why="out of memory", recent=1.0
+)
+WAITING = ProcRow(index=2, pid=0, wall_s=None, exit_code=None, log="", samples_per_s=None, state="waiting")
 
 
-def packed(**changes: object) -> ShareDocument:
+def packed(**changes: object) -> Packed:
     """Return the document of three processes."""
-    facts: dict[str, object] = {"schema_version": 1, "procs": [RUNNING, ENDED, WAITING]}
-    return ShareDocument(**{**facts, **changes})  # type: ignore[arg-type] # a test names the field it is about
+    facts: dict[str, object] = {"schema_version": 1, "procs": [RUNNING, ENDED, WAITING], "mps": False}
+    facts |= dict.fromkeys(("alone", "together", "gain"))
+    return Packed(**{**facts, **changes})  # type: ignore[arg-type] # a test names the field it is about
 
 
 def test_while_they_run_the_last_seconds_count() -> None:
@@ -33,9 +36,9 @@ def test_while_they_run_the_last_seconds_count() -> None:
 def test_of_a_copy_that_failed_its_last_line_is_told(tmp_path: Path) -> None:
     log = tmp_path / "process1.log"
     log.write_text("epoch 1\nRuntimeError: out of luck\n")
-    failed = Proc(index=0, pid=1, exit_code=1, log=str(log), samples_per_s=None)
-    killed = Proc(index=1, pid=2, exit_code=-9, log=str(log), samples_per_s=None, why="no heartbeat")
-    fine = Proc(index=2, pid=3, exit_code=0, log=str(log), samples_per_s=None)
+    failed = ProcRow(index=0, pid=1, wall_s=None, exit_code=1, log=str(log), samples_per_s=None)
+    killed = ProcRow(index=1, pid=2, wall_s=None, exit_code=-9, log=str(log), samples_per_s=None, why="no heartbeat")
+    fine = ProcRow(index=2, pid=3, wall_s=None, exit_code=0, log=str(log), samples_per_s=None)
     told = [row.why for row in packs.rows(packed(procs=[failed, killed, fine]), "live")]
     assert told == ["RuntimeError: out of luck", "no heartbeat · RuntimeError: out of luck", ""]
 
@@ -59,7 +62,9 @@ def test_a_document_that_was_left_running_says_that_its_launcher_is_gone() -> No
 
 
 def test_a_copy_that_is_only_measured_says_so() -> None:
-    trial = Proc(index=0, pid=1, exit_code=None, log="", samples_per_s=None, state="running", trial=True)
+    trial = ProcRow(
+        index=0, pid=1, wall_s=None, exit_code=None, log="", samples_per_s=None, state="running", trial=True
+    )
     document = packed(procs=[trial], phase="trying")
     assert [row.state for row in packs.rows(document, "live")] == ["trial"]
     assert packs.words(document, "live").startswith("copies are tried")
@@ -81,8 +86,8 @@ def test_names_are_made_harmless_and_logs_are_as_they_are_typed_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    evil = Proc(
-        index=0, pid=1, exit_code=1, log=f"{tmp_path}/x/process0.log", samples_per_s=None, name="\x1b[2J",
+    evil = ProcRow(
+        index=0, pid=1, wall_s=None, exit_code=1, log=f"{tmp_path}/x/process0.log", samples_per_s=None, name="\x1b[2J",
         why="\x9b31m",
     )  # fmt: skip
     (row,) = packs.rows(packed(procs=[evil]), "ended")
