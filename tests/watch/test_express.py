@@ -76,9 +76,7 @@ def ordinary(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> WatchOpti
 @pytest.mark.parametrize("arguments", PLAIN)
 def test_both_roads_lead_to_the_same_wishes(arguments, monkeypatch) -> None:
     short, long = express.wishes(arguments), ordinary(arguments, monkeypatch)
-    assert [getattr(short, name) for name in ASKED] == [
-        getattr(long, name) for name in ASKED
-    ]
+    assert [getattr(short, name) for name in ASKED] == [getattr(long, name) for name in ASKED]
 
 
 @pytest.mark.parametrize("arguments", FOR_CLICK)
