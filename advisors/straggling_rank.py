@@ -29,6 +29,7 @@ from gputune.core.figures import mean
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Process
 from gputune.model.prediction import ERROR
+from gputune.model.rank_hosts import least_round
 from gputune.model.rank_team import LEAST_ROUNDS, Team, named, team
 
 OFTEN = 0.6  # of the rounds: somebody is last in each; a straggler is last in most
@@ -191,16 +192,19 @@ def _gain(run: Features, ranks: Team, late: _Late, why: str, queueing: float) ->
     others queue longer, too, as soon as nobody waits: likely as often more as all CPUs are taken, at the least for as
     much longer as the line of an endless crowd. At the most the exchange takes no longer then than in the quickest
     rounds, for nobody has to be woken up for it. What is computing may be a CPU whose core a stranger shares, for
-    longer than the run was watched: it slows all that a rank does, and no part alone.
+    longer than the run was watched: it slows all that a rank does, and no part alone. Where only a batch is late no
+    round becomes shorter than what the late one's host does beside waiting for it.
     """
     elsewhere = max(_around(ranks, late), late.by - _slowed(run, ranks, late))
     passing = why == "computing" and elsewhere < EXPLAINED * late.by
     beyond = _alone(ranks, late)
+    least = least_round(run, ranks, late.members) - ranks.communication if why == "input" else 0.0
+    works = [max(least, working) for working in _in_step(ranks, late)]
 
     def after(more: float) -> Speedup:
-        return ranks.gain([more + working for working in _in_step(ranks, late)], passing=passing, beyond=beyond)
+        return ranks.gain([more + working for working in works], passing=passing, beyond=beyond)
 
-    awake = ranks.gain(_in_step(ranks, late), ranks.undisturbed, beyond=beyond)
+    awake = ranks.gain(works, ranks.undisturbed, beyond=beyond)
     lines = (_in_line(run, ranks, late, why, line) for line in (_taken, _endless))
     alone, crowded, likely, together = map(after, (0.0, queueing, *lines))
     steady = min(alone.low, crowded.low, likely.low)

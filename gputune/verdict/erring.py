@@ -15,7 +15,9 @@ def error(run: Features) -> ErrorRow | None:
     Of processes that lived at the same time the first one to end is the cause, and the others' are what came of it; of
     those one after the other it is the last one.
     """
-    own = [each for each in run.raised if not each.what.startswith(LAUNCHERS)] or list(run.raised)
+    own = [each for each in run.raised if not each.what.startswith(LAUNCHERS)]
+    if not own and not any(each.ended for each in run.failures):  # those are told by themselves
+        own = list(run.raised)
     if not run.exit_code or not own:
         return None
     last = max(each.started for each in own)

@@ -15,9 +15,22 @@ def failed(run: Features) -> list[FailureRow]:
 def _failure(found: Failure, run: Features) -> FailureRow:
     lost = {row.what.removeprefix("device ") for row in run.lacking.get("nvml", ()) if row.why.startswith(LOST)}
     troubled = lost | {device.index for device in run.devices if device.xids}
-    gpu = found.gpu or (next(iter(troubled)) if len(troubled) == 1 else "")
+    gpu = _whose(found, troubled, run)
     xids = sorted({number for device in run.devices if device.index == gpu for number in device.xids})
     return alike(FailureRow, found, gpu=gpu, lost=gpu in lost, xids=xids)
+
+
+def _whose(found: Failure, troubled: set[str], run: Features) -> str:
+    """Return the device that failed: the only one in trouble, unless it is another process's; else the process's own.
+
+    A process is seen to use a device when it is asked for memory, which is seldom: it may use more of them.
+    """
+    if found.gpu in troubled or len(troubled) != 1:
+        return found.gpu
+    (gpu,) = troubled
+    others = [process for process in run.processes if process.pid != found.pid]
+    elsewhere = any(each.index == gpu for process in others for each in process.allocators)
+    return found.gpu if found.gpu and elsewhere else gpu
 
 
 def unused(run: Features) -> list[UnusedRow]:

@@ -87,6 +87,27 @@ def test_work_between_waits_is_timed_by_holding_the_device_back(watched: Callabl
     assert len(waits) > 40
 
 
+GRAPH = (
+    HOST
+    + """
+for batch in DataLoader(Quick(), batch_size=1):
+    host(10)
+    torch.cuda.synchronize()
+    torch.cuda.work(12)
+    torch.cuda.synchronize()
+"""
+)
+
+
+def test_one_launch_that_takes_long_is_a_part_that_holds_work(watched: Callable[..., Any], fake_torch: Path) -> None:
+    """As the replay of a graph is, which the host queues in 50 us: it was taken for nothing."""
+    run = watched(GRAPH, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    assert all(step.c & 2 for step in run.records(Kind.DEVICE))
+    long = [part.a for part in run.records(Kind.SEGMENT) if part.b == 1]
+    assert long
+    assert all(took == pytest.approx(12_000_000, rel=0.02) for took in long)
+
+
 def test_holding_back_costs_next_to_nothing_and_can_be_forbidden(watched: Callable[..., Any], fake_torch: Path) -> None:
     run = watched(STEPS, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
     assert sum(part.e for part in run.records(Kind.SEGMENT)) <= 50e6 + 0.003 * 400 * 20e6

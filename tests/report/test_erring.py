@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from gputune.features import Features, OutOfMemory, Process, Raised, Trend
+from gputune.features import Failure, Features, OutOfMemory, Process, Raised, Trend
 from gputune.report.terminal import render
 from gputune.verdict.building import Overhead, build
 from gputune.verdict.erring import error, growth
@@ -32,6 +32,9 @@ def test_of_ranks_the_first_to_end_is_the_cause_and_a_launcher_never_is(features
     assert found is not None
     assert (found.pid, found.others) == (1, 1)
     assert error(features(exit_code=1, raised=(launcher,))) is not None
+    lost = Failure(gpu="1", pid=2, rank=1, what="CUDA error: lost", where="train.py:33", ended=True)
+    assert error(features(exit_code=1, raised=(launcher,), failures=(lost,))) is None  # it is told as such
+    assert error(features(exit_code=1, raised=(launcher,), failures=(replace(lost, ended=False),))) is not None
 
 
 def test_of_scripts_one_after_the_other_the_last_one_is(features: Make) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gputune.core.sample import LOST
-from gputune.features import Device, Failure, Features, Lacking, Unused
+from gputune.features import Allocator, Device, Failure, Features, Lacking, Process, Unused
 from gputune.report import troubled
 from gputune.report.terminal import render
 from gputune.verdict.building import Overhead, build
@@ -58,3 +58,15 @@ def test_why_a_training_ran_without_cuda(features: Make, found: Unused, devices:
 
 def test_a_machine_without_a_device_needs_no_word(features: Make) -> None:
     assert unused(features(unused=(ALONE,), devices=())) == []
+
+
+def test_of_two_devices_of_a_process_the_one_that_was_lost_is_named(
+    features: Make, process: Callable[..., Process]
+) -> None:
+    """What it is asked for memory on is told seldom: it had been seen on the other one alone."""
+    gone = {"nvml": (Lacking("", "device 1", f"{LOST} (dmesg)"),)}
+    run = features(failures=(FAILED,), devices=(CARD, replace(CARD, index="1")), lacking=gone)
+    assert troubled.failure(failed(run)).startswith("GPU 1 was lost at train.py:31")
+    there = Allocator(index="1", live=None, last=0, least=0, peak=0, reserved=0)
+    other = replace(run, processes=(process(pid=2, allocators=(there,)),))
+    assert troubled.failure(failed(other)).startswith("GPU 0 failed at train.py:31")

@@ -98,6 +98,7 @@ API cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     struct event *e = (struct event *)event;
+    trace_sync(__func__);
     for (;;) {
         cudaError_t error = cudaEventQuery(event);
         if (error != cudaErrorNotReady) return error;

@@ -73,6 +73,7 @@ void end_captures(struct graph *graph);
 void trace_open(const char *path);
 void trace_room(int card, int slot);
 void trace_item(const struct queue *q, int64_t number, const struct item *item, const char *name);
+void trace_sync(const char *name);
 void trace_finish(void);
 
 /* graphs.c */

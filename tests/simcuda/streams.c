@@ -152,6 +152,7 @@ API cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *out) { return 
 
 API cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = context();
+    trace_sync(__func__);
     return error ? error : await_device(current);
 }
 
@@ -159,6 +160,7 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     cudaError_t error = context();
     if (error) return error;
     struct queue *q = queue_of(stream);
+    trace_sync(__func__);
     return q->graph ? fail(cudaErrorStreamCaptureUnsupported) : await_queue(q);
 }
 

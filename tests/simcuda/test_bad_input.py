@@ -349,6 +349,7 @@ print("synchronizations", synced)
 def launched(folder: Path) -> list[list[list[str]]]:
     """Return kind, name and bytes of what each stream did, in its order, without the guest's holds.
 
+    The host's synchronizations are a stream as well: torch's debug mode tells none of an event's or the device's.
     Nor do the script's own waits for another stream count: the card queues one only where it has to be waited for.
     """
     lines = [line.split() for file in folder.glob("trace.*") for line in file.read_text().splitlines()]

@@ -285,13 +285,14 @@ class Clock:
         if not code:  # of the others it is told how long they took
             ring.record(GAP, 0, end.t, step.returned, idle, work, step.index, step.number, lag)
         copied, read, blocked = step.waits(low, self.copying)
-        ring.record(DEVICE, code, step.start.t, end.t, copied, read, blocked, step.behind(low), step.mask())
+        mask = step.mask(low)
+        ring.record(DEVICE, code, step.start.t, end.t, copied, read, blocked, step.behind(low), mask)
         crossed, met = joins.standing(step.crossings, low), joins.standing(step.meetings, low)
         if crossed or met:
             ring.record(CROSSED, code, step.start.t, end.t, crossed, met, 0, 0, 0)
         for segment, t0, t1, took, behind, held in step.segments(low):
             after = 0 if behind is None else 1 + behind
-            ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, after, held, step.mask())
+            ring.record(SEGMENT, code | (HELD if held else 0), t0, t1, took, segment, after, held, mask)
 
     def failed(self, error):
         """Leave the clock alone for a while, or for good."""

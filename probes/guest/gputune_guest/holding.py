@@ -57,7 +57,7 @@ class Hold:
         if step.divided:
             self._hold_between(clock, step, part)
         elif part == step.target and part in self.leads:  # else another step was learnt since
-            cost = int(self.ample * self.leads[part])
+            cost = max(joins.SHORT, int(self.ample * self.leads[part]))
             self._hold(clock, step, part, cost)
             self.spending.hold(cost)
             self.held_at = self.steps
@@ -105,7 +105,7 @@ class Hold:
             before, self.took = self.took, step.end.t - step.start.t
             # 2 times as long as the one before it: from such a step nothing is learnt
             if not before or self.took <= 2 * before:
-                self.leads, self.usual = step.leads(), self.took
+                self.leads, self.usual = step.leads(low), self.took
                 self.known = (
                     {found[0] for found in step.segments(low)} if self._too_long(self.spending.began) else set()
                 )
@@ -114,7 +114,7 @@ class Hold:
         """Take a divided step: what its parts take the host, and what it cost."""
         if step.lost:
             dividing.crowded()
-        self.parts = step.leads()
+        self.parts = step.leads(low)
         for found in step.segments(low):
             self.measured[found[0]] = self.measured.get(found[0], 0) + 1
         later = step.end.t - step.start.t - self.usual

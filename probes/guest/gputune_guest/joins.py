@@ -14,7 +14,7 @@ from gputune_guest import ring, spans
 now = ring.now
 here = ring.here
 MOST_MARKS = 512  # of a kind in a step (crossings, meetings, passes); of one with more the segments are not known
-SHORT, PART = 30_000, 32  # ns of a host, and a part of its step: a segment that is queued in less holds next to nothing
+SHORT, PART = 30_000, 32  # ns, and a part of a step: a segment that takes host and device less holds next to nothing
 
 
 def stood(before, after, low):
@@ -169,14 +169,30 @@ class Step:
         hold = self.held.get(part)
         return (self.joins[part - 1].before if hold is None else hold.after).event.query()
 
-    def leads(self):
-        """Return the host's ns for each segment that holds anything."""
+    def leads(self, low):
+        """Return the host's ns for each segment that holds anything: one launch, of a graph, may be all of a step."""
         least = SHORT if self.divided else max(SHORT, (self.end.t - self.start.t) // PART)
-        return {n: end.t - t for n, (_, t, end) in enumerate(self.edges()) if end.t - t >= least}
+        return {
+            n: end.t - t
+            for n, (begin, t, end) in enumerate(self.edges())
+            if end.t - t >= least or self._lasted(n, begin, t, end, low) >= least
+        }
 
-    def mask(self):
+    def _lasted(self, segment, begin, t, end, low):
+        """Return for how many ns the device was at a segment, from when it could begin; holds, copies, stands aside."""
+        hold = self.held.get(segment)
+        begin = begin if hold is None else hold.after
+        came = t if begin is None else max(t, begin.at + low)
+        return end.at + low - came - self._beside(t, end)
+
+    def _beside(self, t, end):
+        """Return the ns in a segment of copies that nobody waits for, and of standing for others."""
+        beside = self.copies + self.crossings + self.meetings
+        return sum(after.at - before.at for before, after, *_ in beside if t <= before.t <= end.t)
+
+    def mask(self, low):
         """Return which segments hold anything, a bit each."""
-        return sum(1 << n for n in self.leads())
+        return sum(1 << n for n in self.leads(low))
 
     def segments(self, low):
         """Yield what is known of those that it worked off in one go.
@@ -185,7 +201,7 @@ class Step:
         that is not known), hold's ns.
         """
         edges = self.edges()
-        for n in self.leads():
+        for n in self.leads(low):
             begin, t, end = edges[n]
             held, hold = 0, self.held.get(n)
             if hold is not None:
@@ -195,9 +211,7 @@ class Step:
                 held = begin.at - hold.before.at
             elif not self._in_one_go(n, begin, end, low):
                 continue
-            beside = self.copies + self.crossings + self.meetings
-            inside = sum(after.at - before.at for before, after, *_ in beside if t <= before.t <= end.t)
-            took = max(0, end.at - begin.at - inside)
+            took = max(0, end.at - begin.at - self._beside(t, end))
             yield n, t, end.t, took, self._behind_pass(t, end, took), held
 
     def _in_one_go(self, segment, begin, end, low):
