@@ -24,7 +24,8 @@ can tell, this is said with "perhaps". And when each worker's memory does not fi
 share its samples out among the workers returns each of them once a worker: the finding says so unless the dataset asked
 `get_worker_info()`.
 Where one worker has a slow part of such a dataset, more of them may leave that part whole: nothing is sure then, and
-`straggling-worker` says what helps.
+`straggling-worker` says what helps. No forked worker can use a GPU: batches that are made on one are to be made in host
+memory first.
 
 TensorFlow: the same of a tf.data pipeline, in its words. The stage that takes most of the time of making a batch maps
 a function over one element after the other, or over fewer at once than would help: `num_parallel_calls`. What
@@ -58,6 +59,7 @@ CHECKLIST = ("data loading", "1.4")
 QUIET = 0.25  # of the wait for one loader: where the others of its line are waited for no longer, they need no change
 NOTABLE = 0.2  # of a step: from here on what it waits for another loader is told
 COMPUTES = 0.5  # of the making on a CPU: from here on CPUs, or Python's lock, decide how many calls run at a time
+UNSHARED = "copy batches to the GPU in the loop, not in the dataset or collate_fn (no forked worker can use CUDA), and "
 CROWD = 0.5  # of the CPUs in use by others: what waits for a CPU then looks as if it waited for storage
 
 
@@ -117,6 +119,7 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
     step = outlook.stepping_alone - sum(elsewhere.values())
     keep = persistent and not loader.persistent_workers
     served = _if_served(outlook, workers)
+    unshared = loader.batch_on_device and not loader.num_workers and loader.start_method == "fork"
     better = [remedy for remedy in remedies(outlook) if remedy.gain.sure > speedup.high][:1]
     return Finding(
         id="few-workers",
@@ -126,7 +129,8 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
         ),
         do="".join(
             (
-                f"set num_workers={workers}{', persistent_workers=True' if keep else ''}{among}{served}",
+                f"{UNSHARED if unshared else ''}set num_workers={workers}"
+                f"{', persistent_workers=True' if keep else ''}{among}{served}",
                 *(f"; or {remedy.do} (x{remedy.gain.likely:.2f})" for remedy in better),
             )
         ),
@@ -146,7 +150,7 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
             **{f"remedy.{remedy.name}": remedy.gain.likely for remedy in better},
         },
         where=loader.where,
-        change={"num_workers": workers, **({"persistent_workers": True} if keep else {})},
+        change={} if unshared else {"num_workers": workers, **({"persistent_workers": True} if keep else {})},
     )
 
 

@@ -46,8 +46,8 @@ class Kind(IntEnum):
     #            d what is ready when it asks (batches in the out-of-order buffer, -1 unknown);
     #            code: END | FAILED | UNTIMED, and APART
     FETCH = 2  # one batch made by a dataset fetcher: a CPU ns, b ns spent waiting for a CPU (-1 unknown),
-    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN and, where
-    #            the bytes were measured, tensors << 8 (127: as many or more), or TFDATA
+    #            d ns in collate_fn, e bytes of the batch (0 not measured), c samples; code: INLINE | PLAIN | ON_GPU
+    #            and, where the bytes were measured, tensors << 8 (127: as many or more), or TFDATA
     SPAN = 3  # code SpanCode; a site id (0 none), b bytes, d iterator id (loader.start), e 0 on the training
     #           thread else a thread id; c 1 = workers being shut down (loader.start), else a sum:
     #            1 = from pinned memory, 2 = non_blocking (copy.h2d); collective: d the call's number, the same on
@@ -182,6 +182,7 @@ class FetchCode:
     TFDATA = 4  # by the stages of a tf.data pipeline, a mean of the batches since the last such record: t0 to t1
     #            what all stages took together, a CPU ns of the whole process with its step, d ns of the slowest stage,
     #            which is number code >> 8 of those in the note `pipeline`
+    ON_GPU = 8  # some of its tensors are on one
 
 
 class ReadsCode:

@@ -259,6 +259,7 @@ class Loader:
     batch_bytes: int | None = None
     batch_bytes_most: int | None = None  # of the largest batch that was measured
     batch_shared: bool = True  # most of a batch's bytes are tensors: from a worker they come through /dev/shm
+    batch_on_device: bool = False  # it is made of tensors on a device
     batch_tensors: int | None = None  # that a batch consists of, 127 where they are more; None where none was counted
     collate: str = ""  # name of the collate function
     pins: tuple[Pin, ...] = ()  # of the thread that pins batches, steady state; none where there is no such thread

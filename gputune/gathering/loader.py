@@ -90,7 +90,7 @@ class LoaderState:
         self._epochs: deque[_Pass] = deque(maxlen=EPOCHS)
         self._reads = SampledReads()
         self._bytes = self._most_bytes = 0
-        self._plain = False
+        self._plain = self._on_device = False
         self._tensors = 0
         self._handed = Handed(*(deque[float](maxlen=BATCHES_KEPT) for _ in Handed._fields))
         self._early: deque[int] = deque(maxlen=BATCHES_KEPT)
@@ -285,6 +285,7 @@ class LoaderState:
             self._bytes = record.e
             self._most_bytes = max(self._most_bytes, record.e)
             self._plain = bool(record.code & FetchCode.PLAIN)
+            self._on_device = bool(record.code & FetchCode.ON_GPU)
             self._tensors = max(self._tensors, record.code >> 8)
         if worker >= 0:
             self.lone.made(record, iterator)
@@ -400,6 +401,7 @@ class LoaderState:
             worker_growth=growth,
             batch_bytes_most=self._most_bytes or None,
             batch_shared=not self._plain,
+            batch_on_device=self._on_device,
             batch_tensors=self._tensors or None,
             collate=str(settings.get("collate") or ""),
             pins=pins,

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from gputune.core.events import AROUND_LOOP
 from gputune.core.figures import duration
 from gputune.core.hygiene import clean
+from gputune.core.pace import BATCHES, SAMPLES, STEPS
 from gputune.features import COVERED
 from gputune.launch.folders import KERNEL, is_kernel
 from gputune.report import ending
@@ -44,8 +45,10 @@ def left_out(verdict: Verdict) -> dict[str, float]:
 
 def _pace(verdict: Verdict) -> str:
     if verdict.samples_per_s is not None:
-        return f"{number(verdict.samples_per_s)} samples/s"
-    return "" if verdict.steps_per_s is None else f"{number(verdict.steps_per_s)} steps/s"
+        return f"{number(verdict.samples_per_s)} {SAMPLES}"
+    if verdict.batches and verdict.loop_s > 0:  # the optimizer's steps may not be seen: those of a CUDA graph
+        return f"{number(verdict.batches / verdict.loop_s)} {BATCHES}"
+    return "" if verdict.steps_per_s is None else f"{number(verdict.steps_per_s)} {STEPS}"
 
 
 def _device(device: DeviceTotals) -> str:

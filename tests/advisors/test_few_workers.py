@@ -238,3 +238,21 @@ def test_one_worker_that_waits_has_shown_nothing_of_several(run) -> None:
     (computes,) = advise(run(num_workers=1, cpu=0.060, step=0.010))
     (several,) = advise(run(num_workers=2, blocked=0.060, step=0.010))
     assert "serves" not in computes.do + several.do
+
+
+def test_batches_that_are_made_on_a_gpu_are_to_be_copied_in_the_loop_first(run) -> None:
+    """With workers as they are, the script would end in `Cannot re-initialize CUDA in forked subprocess`."""
+    (process,) = (plain := run(num_workers=0, blocked=0.050)).processes
+    (loader,) = process.loaders
+
+    def told(**differs: object) -> Finding:
+        there = replace(process, loaders=(replace(loader, batch_on_device=True, **differs),))
+        (finding,) = advise(replace(plain, processes=(there,)))
+        return finding
+
+    assert told().do.startswith("copy batches to the GPU in the loop, not in the dataset or collate_fn (no forked")
+    assert "and set num_workers=" in told().do
+    assert told().change == {}  # which would be tried on the script as it is
+    assert told(start_method="spawn").do.startswith("set num_workers=")
+    (usual,) = advise(plain)
+    assert usual.do.startswith("set num_workers=")

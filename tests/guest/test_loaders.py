@@ -150,6 +150,19 @@ if __name__ == "__main__":
     assert not fetch.code & FetchCode.PLAIN
 
 
+def test_a_batch_that_is_made_on_a_gpu_is_told_apart(watched: Callable[..., Any]) -> None:
+    code = """
+from torch.utils.data import DataLoader
+class There:  # as much of a tensor on a GPU as is looked at
+    nbytes, is_cuda = 400, True
+    def element_size(self): return 4
+for collate in (list, lambda rows: [There() for _ in rows]):
+    for _ in DataLoader([b"1", b"2"], batch_size=2, collate_fn=collate): pass
+"""
+    codes = [fetch.code for fetch in watched(code).healthy().records(Kind.FETCH)]
+    assert [bool(each & FetchCode.ON_GPU) for each in codes] == [False, True]
+
+
 def test_the_tensors_of_a_batch_are_counted(watched: Callable[..., Any]) -> None:
     code = """
 def each(items):

@@ -18,9 +18,9 @@ def job(*, cpus: float = 8.0, here: int = 2, on_device: bool = True) -> Features
     """A job as one was measured on a simulated card: two ranks, one of which waits for a batch for most of a round."""
     end = max(OWNS) + APART
     loader = Loader(
-        number=0, where="train.py:24", dataset="D", batch_size=32, num_workers=1, prefetch_factor=2, pin_memory=True,
+        where="train.py:24", dataset="D", batch_size=32, num_workers=1, prefetch_factor=2, pin_memory=True,
         persistent_workers=False, iterable=False, in_order=True, training=True, batches=ROUNDS, samples=32 * ROUNDS,
-        wait_total=0.0, waits=(), steps=(), epochs=(),
+        wait_total=0.0,
         fetches=(Fetch(wall=0.063, cpu=WORKER_CPU, queued=0.0, collate=0.0, samples=32),),
     )  # fmt: skip
     processes = tuple(

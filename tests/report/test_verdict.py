@@ -12,6 +12,7 @@ import pytest
 from gputune.core.finding import Finding, Speedup
 from gputune.core.sample import Guest
 from gputune.features import Features, HeldBack, Loader, Machine, Process
+from gputune.report.terminal import render
 from gputune.verdict.building import Overhead, Verdict, build, to_json
 from gputune.verdict.document import Settings, SpeedupRow, TriedRow, Tuned
 
@@ -118,6 +119,14 @@ def test_a_loop_without_a_loader_has_steps_a_second_and_no_samples(features: Mak
     read = document(features(processes=(process(loaders=(), batches=0, samples=0, optimizer_steps=580),)))
     assert read["samples_per_s"] is None
     assert read["steps_per_s"] == pytest.approx(10.0)
+
+
+def test_batches_whose_samples_nobody_counted_are_its_pace(features: Make, process: Make) -> None:
+    """Of a CUDA graph the optimizer is called as it is captured, and never again: 0.4 steps/s were said of 70."""
+    run = features(processes=(process(batches=638, samples=0, optimizer_steps=4, loop=9.0),))
+    shown = render(build(run, [], overhead=Overhead()), width=100)
+    assert "70.9 batches/s" in shown
+    assert "steps/s" not in shown
 
 
 def test_what_was_not_measured_is_null_and_never_zero(features: Make) -> None:

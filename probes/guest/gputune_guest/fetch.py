@@ -5,7 +5,7 @@ import time
 
 from gputune_guest import delaying, looking, patching, reads, ring, spans, wrapping
 from gputune_guest.here import fast
-from gputune_guest.words import FETCH, INLINE, PLAIN, WORKER
+from gputune_guest.words import FETCH, INLINE, ON_GPU, PLAIN, WORKER
 
 here = ring.here
 now = ring.now
@@ -82,12 +82,12 @@ def _queued(inline):
 
 
 def _bytes(data):
-    """Return the bytes of tensors, arrays and strings in a batch, those of no tensors, and how many tensors.
+    """Return the bytes of tensors, arrays and strings in a batch, those of no tensors and on a GPU; how many tensors.
 
     Lists, tuples and dicts are looked into, theirs of their own kinds as well, and what else has attributes: all of it
     is pickled for the training. None of their code is run for that.
     """
-    total, plain, tensors, looked, stack, met = 0, 0, 0, 0, [data], set()
+    total, plain, there, tensors, looked, stack, met = 0, 0, 0, 0, 0, [data], set()
     while stack and looked < MOST:
         looked += 1
         part = stack.pop()
@@ -107,11 +107,12 @@ def _bytes(data):
             if type(size) is int:
                 total += size
                 plain += 0 if tensor else size
+                there += size if getattr(part, "is_cuda", False) is True else 0
                 tensors += tensor
             elif id(part) not in met:
                 met.add(id(part))
                 stack.extend(_within(part, kind))
-    return total, plain, min(127, tensors)  # tensors of a batch beyond which they are not counted
+    return total, plain, there, min(127, tensors)  # tensors of a batch beyond which they are not counted
 
 
 def _within(part, kind):
@@ -230,14 +231,14 @@ def _tell(used, lead):
 
 def _write(t0, t1, used, waited, collate, data, inline):  # noqa: PLR0913, PLR0917 - one record's fields
     global _written
-    size = plain = tensors = 0
+    size = plain = there = tensors = 0
     if _written < FIRST or _written % EVERY == 0:
-        size, plain, tensors = _bytes(data)
+        size, plain, there, tensors = _bytes(data)
     if not inline and (not _written & (_written - 1) or _written % EVERY == 0):  # ever more seldom, as time goes
         looking.due()
     _written += 1
     ns, count = (collate.ns, collate.count) if collate is not None else (0, 0)
-    code = (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0) | tensors << 8
+    code = (INLINE if inline else 0) | (PLAIN if plain * 2 > size else 0) | (ON_GPU if there else 0) | tensors << 8
     record(FETCH, code, t0, t1, used, waited, ns, size, count)
 
 

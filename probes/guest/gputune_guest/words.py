@@ -8,7 +8,7 @@ LOADER_START, _, COPY_H2D, SYNC, CHECKPOINT, LOGGING, REPORTING, EVALUATION, COL
 
 # Codes, by the record that they are of.
 END, FAILED, UNTIMED, APART = 1, 2, 4, 8  # BATCH
-INLINE, PLAIN, TFDATA = 1, 2, 4  # FETCH
+INLINE, PLAIN, TFDATA, ON_GPU = 1, 2, 4, 8  # FETCH
 NO_NEXT, LOOKED = 1, 2  # FORWARD: counted from the end of an optimizer step, there was no next()
 HELD, DIVIDED = 1, 2  # DEVICE, SEGMENT
 NEW = 1  # ITERATOR: the first of its loader
