@@ -30,7 +30,7 @@ from gputune.model.enlarging import Turn, copies, made, turn
 from gputune.model.headroom import times_fit, used_at_most
 from gputune.model.minimum_samples import LEAST_LOOKS, settled
 from gputune.model.prediction import ERROR, interval, unsteady
-from gputune.model.workload import device_share
+from gputune.model.workload import device_share, for_others
 
 CHECKLIST = ("1.7",)
 
@@ -57,7 +57,7 @@ def advise(run: Features) -> Iterator[Finding]:
             continue
         device = max(used, key=lambda d: d.busy or 0.0)
         fits = min(MOST, times_fit(run, device, ROOM))
-        elsewhere = _elsewhere(process, loader)
+        elsewhere = _elsewhere(run, process, loader)
         busy = device_share(run, process) or 0.0
         explained = elsewhere + copies(process)[0] / max(TINY, process.loop)
         overhead = 1 - busy - explained  # waits, pauses and copies must not explain more of the idle time
@@ -121,11 +121,12 @@ def _filled(device: Device) -> float:
     return min(1.0, max(LEAST_FILLED, device.sm_active / device.busy))
 
 
-def _elsewhere(process: Process, loader: Loader) -> float:
+def _elsewhere(run: Features, process: Process, loader: Loader) -> float:
     """Return the share of the loop that grows with the samples, but is no work of the device.
 
     Waits count if the loader can hardly keep up; if it easily can, they are what handing over a batch costs, and that
-    is paid once a batch like the rest of the step.
+    is paid once a batch like the rest of the step. What it stands for ranks that come later is their loader's, or their
+    work, and no room for a larger batch.
     """
     if not process.loop:
         return 1.0
@@ -133,7 +134,8 @@ def _elsewhere(process: Process, loader: Loader) -> float:
     spans = PAUSES if easily else (*PAUSES, "loader.wait")
     beside = [mean(part) * process.batches for part in (process.before_forward, process.after_step)]
     own = sum(seconds for seconds in beside if seconds >= LITTLE * process.loop)  # launches too: of each sample, maybe
-    return (sum(process.in_loop.get(s, 0.0) for s in spans) + own) / process.loop
+    others = for_others(run, process) * process.batches
+    return (sum(process.in_loop.get(s, 0.0) for s in spans) + own + others) / process.loop
 
 
 def _finding(process: Process, loader: Loader, now: Turn, seen: tuple[str, float, float], fits: int) -> Finding:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gputune.advisors.small_batch import advise
-from gputune.features import Allocator
+from gputune.core.finding import Finding
+from gputune.features import Allocator, DeviceStep
 
 HALF = {"busy": 0.40, "memory_used": 4_000_000_000}
 READY = {"num_workers": 4, "blocked": 0.002, "step": 0.010, "waits": (0.0004,)}
@@ -70,6 +71,30 @@ def test_is_silent_while_the_loop_waits_for_data(run, device) -> None:
 
 def test_is_silent_when_pauses_explain_the_idle_time(run, device) -> None:
     assert list(advise(run(**READY, between={"checkpoint": 3.0}, devices=(device(**HALF),)))) == []
+
+
+def test_is_silent_on_a_rank_that_waits_for_another(run, job, device) -> None:
+    """The other one makes its batches in 33 ms more, and larger ones in longer: x16 was said of nothing."""
+    (plain,) = run(**READY).processes
+
+    def told(late: float) -> list[Finding]:
+        ranks = job(0.004, 0.004 + late)
+        whole = DeviceStep(
+            timed=100, whole=0.005 + late, starved=0.0, copying=0.0, compute=0.001, read_waits=0.0, copy_waits=0.0,
+            standing=0.001 + late,
+        )  # fmt: skip
+        first = replace(
+            ranks.processes[0],
+            device_step=whole,
+            rounds=len(ranks.processes[0].meetings),
+            loaders=plain.loaders,
+            meetings=tuple(replace(met, on_device=True) for met in ranks.processes[0].meetings),
+        )
+        return list(advise(replace(ranks, processes=(first, ranks.processes[1]), devices=(device(**HALF),))))
+
+    assert told(0.033) == []
+    (finding,) = told(0.0)
+    assert finding.change["batch_size"] > 32
 
 
 def test_is_silent_when_one_of_the_devices_cannot_be_read(run, device) -> None:
