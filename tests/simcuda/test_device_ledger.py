@@ -65,6 +65,34 @@ for n, batch in enumerate(loader):
     if reads: loss.item()
 end()
 """
+GRAPHED = """
+host_ms, wide, deep = settings
+class Rows(Dataset):
+    def __len__(self): return 250 * 16
+    def __getitem__(self, i): return torch.zeros(wide)
+model = nn.Sequential(*(nn.Linear(wide, wide) for _ in range(deep)), nn.Linear(wide, 1)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, side = torch.zeros(16, wide, device="cuda"), torch.cuda.Stream()
+def step():
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side): step()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph): loss = step()
+for n, batch in enumerate(DataLoader(Rows(), batch_size=16, num_workers=1)):
+    if n == 10: begin()
+    x.copy_(batch.cuda())
+    graph.replay()
+    loss.item()
+    until = time.monotonic() + host_ms / 1e3
+    while time.monotonic() < until: pass
+end()
+"""
 TWO_CARDS = """
 how, wide, other = settings
 class Rows(Dataset):
@@ -174,6 +202,13 @@ def test_a_part_that_is_more_than_the_queue_holds_is_divided_further(machine: Ma
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
     assert ledger["host-bound"] > 0.5
     assert "unknown" not in ledger
+
+
+def test_a_step_that_is_one_launch_is_the_compute_that_it_is(machine: Maker) -> None:
+    """The host queues a graph in 0.2 ms of a step of 30."""
+    ledger, (kernel, *_, whole) = told(machine(), 15, 4096, 80, training=GRAPHED)
+    assert 0.3 < kernel / whole < 0.8
+    assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
 
 
 @pytest.mark.parametrize(
