@@ -50,7 +50,8 @@ from gputune.model.crowding import WORTH, Narrower, for_more_workers
 from gputune.model.flows import Flow, either, flows
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.remedies import remedies
-from gputune.model.turns import by_one, in_company, in_turn, unless_in_line
+from gputune.model.shard_imbalance import heavy_part
+from gputune.model.turns import in_company, in_turn, unless_in_line
 from gputune.verdict.arbitration import CLOSE
 from gputune.verdict.effects import BEYOND_ROUNDING, of_workers
 
@@ -70,7 +71,8 @@ def advise(run: Features) -> Iterator[Finding]:
         alone = _is_waited_for_alone(outlook)
         workers, persistent, speedup = (outlook.by_itself() if alone else outlook).best_workers()
         speedup = unless_in_line(outlook, speedup)
-        stuck = _only_ordered(outlook, speedup) or in_turn(outlook) or in_company(outlook) or by_one(outlook)
+        in_line = in_turn(outlook) or in_company(outlook)
+        stuck = in_line or _only_ordered(outlook, speedup) or heavy_part(outlook.loader)
         fewer = None if stuck or alone else for_more_workers(outlook)
         if fewer and fewer.gain.likely >= WORTH * speedup.likely:
             yield _with_fewer_threads(outlook, replace(fewer, gain=unless_in_line(outlook, fewer.gain)))
@@ -155,7 +157,12 @@ def _finding(outlook: Outlook, workers: int, speedup: Speedup, *, persistent: bo
 
 
 def _if_served(outlook: Outlook, workers: int) -> str:
-    """Say on what it rests that several workers wait beside each other, where nobody has seen two of them."""
+    """Say on what it rests that several workers wait beside each other, where nobody has seen two of them.
+
+    And of a stream, that there is something to read for so many.
+    """
+    if outlook.loader.iterable and outlook.loader.num_workers:
+        return f", if its dataset has {workers} shards or more to share out"
     if outlook.loader.num_workers > 1 or workers < 2 or outlook.making_cpu > COMPUTES * outlook.making:
         return ""
     return ", if what they wait for serves so many at a time"

@@ -78,10 +78,10 @@ def _why(outlook: Outlook, full: float, others: float, alone: float) -> str:
     """Return why more workers cannot help, as a clause."""
     cpus, are = cpus_of(outlook.job.cpus, outlook.run.machine.ranks)
     if full < SATURATED:
-        handing = (
-            "" if outlook.now.workers else f"about {_brief(outlook.job.delivery)} to hand over from a worker, and "
-        )
-        return f"{handing}{cpus} {are} {full:.0%} full"
+        if not outlook.now.workers:
+            handing = f"about {_brief(outlook.job.delivery)} to hand over from a worker"
+            return f"{handing}, which takes what workers would save with {cpus} {full:.0%} full"
+        return f"{cpus} {are} {full:.0%} full, so that one worker more mostly takes turns with those there and the step"
     if alone >= WORTH_SAYING:
         return f"{cpus} would be {min(1.0, full):.0%} full without the others, who use {others:.2g} of them"
     return f"{cpus} {are} {min(1.0, full):.0%} full"

@@ -7,12 +7,11 @@ something, and the line is there whether one of them comes a little later or not
 server, one connection, one thread that reads for all of them. No clock of a worker tells that from waiting of its own.
 In shorter runs, too, each batch is held against how many were made beside it, which changes while one worker is held
 up, and as passes begin and end: in a line each waits for longer the more there are, and all of them get no further.
-And in any run: of a stream, one worker of several that makes nearly all batches: there are fewer shards than workers.
 
 Why it matters: more workers would only make the line longer.
 
 What to do: give each worker its own (open the file or the connection in the worker, not before it is forked; one
-reader each; as many shards as workers), ask for a whole batch at once (`__getitems__`), copy the data to where it can
+reader each), ask for a whole batch at once (`__getitems__`), copy the data to where it can
 be read side by side, or drop the lock where the data is only read.
 
 When it is wrong: where workers and training share CPUs so that the time of one is the others' (the replay knows CPUs,
@@ -31,7 +30,7 @@ from gputune.features import Features, Slope
 from gputune.model.company import WaitGrowth
 from gputune.model.prediction import Outlook, outlooks
 from gputune.model.remedies import told
-from gputune.model.turns import by_all, by_one, in_company, in_turn, side_by_side
+from gputune.model.turns import in_company, in_turn, side_by_side
 
 CHECKLIST = ("data loading", "1.4")
 
@@ -42,10 +41,8 @@ def advise(run: Features) -> Iterator[Finding]:
     for outlook in outlooks(run):
         if outlook.starving < WAITING:
             continue
-        share, slope, company = by_one(outlook), in_turn(outlook), in_company(outlook)
-        if share:
-            yield _of_one(outlook, share)
-        elif company is not None:
+        slope, company = in_turn(outlook), in_company(outlook)
+        if company is not None:
             yield _by_company(outlook, company)
         elif slope is not None:
             yield _by_slope(outlook, slope)
@@ -108,31 +105,3 @@ def _standing(outlook: Outlook) -> str:
     doing = max(outlook.process.making, key=lambda doing: doing.share)
     # most of making a batch: a place that is named
     return f"; {doing.share:.0%} of making one is at {doing.where or doing.what}" if doing.share >= MOSTLY else ""
-
-
-def _of_one(outlook: Outlook, share: float) -> Finding:
-    loader, speedup = outlook.loader, by_all(outlook)
-    return Finding(
-        id="serialized-workers",
-        says=(
-            f"the loop waits {outlook.starving:.0%} of its time for batches, and one of its {loader.num_workers} "
-            f"workers makes {share:.0%} of them: the dataset has nothing to read for the others"
-        ),
-        do=(
-            f"split the data into a multiple of {loader.num_workers} shards, or share the samples of a shard out among "
-            "the workers (`get_worker_info()`); more workers bring nothing"
-        ),
-        share_lost=max(0.0, 1 - 1 / speedup.likely),
-        speedup=speedup,
-        basis="DataLoader replayed over the measured times of its batches and steps, with all workers at work",
-        falsified_by=f"samples/s with as many shards as workers below x{speedup.low:.2f} of this run's",
-        effect="changes-order",
-        evidence={
-            "waiting": outlook.starving,
-            "of_one": share,
-            "batch_s": outlook.making,
-            "step_s": outlook.stepping,
-            "num_workers": loader.num_workers,
-        },
-        where=loader.where,
-    )

@@ -45,7 +45,7 @@ def advise(run: Features) -> Iterator[Finding]:
         if not any(count > 0 for count in loader.early):  # nothing was ever held up behind another batch
             continue
         loose, shared = outlook.out_of_order(), outlook.shared_out()
-        if shared is not None and shared.likely > max(WORTH_SAYING, loose.likely):
+        if shared is not None and slow_worker(loader.fetches) and shared.likely > max(WORTH_SAYING, loose.likely):
             yield _shared(_finding(outlook, shared))
         elif loose.likely >= WORTH_SAYING:
             yield with_ceiling(outlook, _finding(outlook, loose))

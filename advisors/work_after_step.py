@@ -42,9 +42,8 @@ from gputune.core.figures import NORMAL, mean
 from gputune.core.finding import Effect, Finding, Speedup
 from gputune.features import Afterwork, Features, Process
 from gputune.model.loaderless import BEHIND, behind, on_weights, side, unattended
-from gputune.model.offload import NOTABLE, left_out, moved_to_workers
+from gputune.model.offload import NOTABLE, for_a_device, left_out, moved_to_workers
 from gputune.model.pauses import AFFORDABLE, rarer
-from gputune.model.workload import device_work
 
 CHECKLIST = ("metric computation", "metric reporting")
 
@@ -56,7 +55,6 @@ APART = 0.25  # of a line's stacks that show a library under it: the rest is its
 SEEN = 0.5  # of what was timed that stacks must show at the most: with less, it is something else
 PLAIN = "plain Python"
 TORCH = 0.1  # of a line's stacks with torch in them: from here on it may be work on the weights, or training
-LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
 IN_PLACE = "if it is an average of the weights: in place, by torch._foreach_lerp_ over lists of tensors"
 ELSE = "do it every few steps, add it up instead of starting anew, or hand it to another process"
 AVERAGES = re.compile(r"average|avg|(?<![a-z])(?:ema|swa|lerp|polyak)(?![a-z])", re.IGNORECASE)  # in its name
@@ -83,7 +81,7 @@ def _after(run: Features, process: Process) -> Iterator[Finding]:
     others = [line for line in lines if line not in apart and not _through_a_model(line)]
     sure, likely, highest = clock.seconds(apart, whole)
     least, most, _ = clock.seconds(others, whole)
-    idle = _for_a_device(run, process)
+    idle = for_a_device(run, process)
     stepped = _stepped(clock, process)
     beyond = max(0.0, most - stepped - idle)
     # so much of the loop: a scheduler's step, counters and a progress bar take less
@@ -114,7 +112,7 @@ def _unattended(run: Features, process: Process) -> Iterator[Finding]:
     steps = process.optimizer_steps
     clock = _clock(process, steps)
     share = behind(process)
-    idle = _for_a_device(run, process)
+    idle = for_a_device(run, process)
     likely = min(unattended(process), share * clock.own) - idle
     sure = min(likely, (share - clock.margin(share)) * clock.own - idle)
     plain = [line for line in process.afterwork if line.share > on_weights(process) and not _through_a_model(line)]
@@ -139,17 +137,6 @@ def is_apart(line: Afterwork) -> bool:
 def _through_a_model(line: Afterwork) -> bool:
     """Return whether what runs in a line may be training."""
     return line.model > TORCH * line.share
-
-
-def _for_a_device(run: Features, process: Process) -> float:
-    """Return the s of a step that work which shows nothing but a line may be a wait for the device: its whole work.
-
-    Endless where there is a device of which nobody knows how long it works.
-    """
-    if not process.works and all(device.busy is None for device in run.devices):
-        unknown = run.devices or process.copies or not LOOKED_AT.search(process.torch)
-        return math.inf if unknown else 0.0
-    return device_work(run, process, process.loop / process.steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -537,7 +537,8 @@ class Interpreted:
     """A line of the user's that runs plain Python, or waits at a queue: `share` of all looks.
 
     `calls` is the user's function that it calls, `side` where it stands: `inside` of a model, `between` its forward
-    pass and what follows, or "" elsewhere; of a line between two passes `model`, if it mostly goes through one.
+    pass and what follows, or "" elsewhere; of a line between two passes `model`, if it mostly goes through one; of one
+    that trains nothing by itself `ahead` of the backward pass, `behind` the optimizer's step, or "" for between.
     """
 
     where: str
@@ -639,9 +640,10 @@ class Process:
     held_looks: int = 0  # at who holds the interpreter: that these shares are of
     in_torch: float = 0.0  # share of these that torch's own Python holds it, but for next(), pauses and the optimizer
     queues: tuple[Interpreted, ...] = ()  # lines that wait at a queue of the script's own, most first
+    aside: tuple[Interpreted, ...] = ()  # lines that neither run a model nor train: shares of all stacks of the loop
     traces: float = 0.0  # share of the stacks in which torch writes down where it was called, to tell an anomaly
     fillers: int = 0  # threads beside the training's that were seen in the user's own code
-    looked: int = 0  # stacks that the shares of the two are of
+    looked: int = 0  # stacks that the shares of `queues`, `aside` and `traces` are of
     between: tuple[float, ...] = ()  # s that it did other things from the end of a pass to the next one, latest gaps
     outside: tuple[Interpreted, ...] = ()  # lines that it does them at, most first: shares of the stacks at such lines
     beats: tuple[float, ...] = ()  # s from each of the first optimizer steps to the next one

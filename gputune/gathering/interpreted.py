@@ -7,8 +7,12 @@ not let go. A line is plainly Python where about as many of these looks show it 
 Of such lines it is told whether only a step can run them: inside of a model, or between the last forward pass of a
 round and its backward pass or optimizer's step. What comes before the model or behind the step others measure by the
 clock, and what lies elsewhere (a simulator that is played in, say) may be what the training is about.
+
+Beside them it tells the script's own lines that train nothing by themselves, whatever they run: neither in nor on the
+way to a module's call, a backward pass or an optimizer's step, with nothing under them but torch's plain functions.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +41,9 @@ GETS = (
     ("multiprocessing/pool.py", "next"),
 )
 INSIDE, BETWEEN = "inside", "between"
+AHEAD, BEHIND = "ahead", "behind"  # of the backward passes, of the steps of optimizers
+# What torch's plain functions show under the line that calls them: nothing of a model, of training or of a library.
+PLAIN = re.compile(r"/torch/(\w+|utils/_contextlib)\.py$")
 
 
 class InterpretedStacks(NamedTuple):
@@ -45,8 +52,9 @@ class InterpretedStacks(NamedTuple):
     lines: tuple[Interpreted, ...] = ()
     looks: int = 0  # at who holds the interpreter
     gets: tuple[Interpreted, ...] = ()  # where it waits at a queue of the script's own
+    aside: tuple[Interpreted, ...] = ()  # lines that train nothing by themselves: shares of all stacks of the loop
     traces: float = 0.0  # share of the stacks in which torch writes down where each function was called
-    stacks: int = 0  # that the shares of the two are of
+    stacks: int = 0  # that the shares of these three are of
     torch: float = 0.0  # share of the looks in which torch's own Python holds it; of next(), pauses and steps of the
     #                      optimizer none
 
@@ -62,6 +70,8 @@ class Looks:
     _python: Counter[Path] = field(default_factory=Counter)
     _forward: set[Path] = field(default_factory=set)
     _back: set[Path] = field(default_factory=set)  # backward passes, and optimizers' steps
+    _steps: set[Path] = field(default_factory=set)  # the latter alone
+    _aside: Counter[Path] = field(default_factory=Counter)
     _gets: Counter[Part] = field(default_factory=Counter)
     _traces: int = 0
     _told: InterpretedStacks | None = (
@@ -90,8 +100,12 @@ class Looks:
             _count(self._gets, parts[user], count)
         if kind == "step" or _back(parts):
             _note(self._back, path)
+            if kind == "step":
+                _note(self._steps, path)
         elif any(_is_entry(part) for part in parts):
             _note(self._forward, path)
+        elif own and all(PLAIN.search(file) for _, file, _ in parts[user + 1 :]):
+            _count(self._aside, path, count)
 
     def told(self) -> InterpretedStacks:
         """Return what is known by now."""
@@ -106,7 +120,38 @@ class Looks:
         )
         traces = self._traces / self.all if self.all else 0.0
         torch = self._torch / self.held if self.held else 0.0
-        return InterpretedStacks(self._lines() if self.held else (), self.held, gets, traces, self.all, torch)
+        return InterpretedStacks(
+            lines=self._lines() if self.held else (),
+            looks=self.held,
+            gets=gets,
+            aside=self._lines_aside(),
+            traces=traces,
+            stacks=self.all,
+            torch=torch,
+        )
+
+    def _lines_aside(self) -> tuple[Interpreted, ...]:
+        """Return the lines that train nothing by themselves, where it was seen what trains."""
+        found = Counter[tuple[Part, str]]()
+        if self._forward and self._back:
+            way = {start for path in self._forward | self._back for start in _starts(path)}
+            for path, count in self._aside.items():
+                if path not in way:
+                    found[path[-1], self._from_passes(path)] += count
+        return tuple(
+            Interpreted(where=place_of(part), function=part[0], share=count / self.all, side=side)
+            for (part, side), count in found.most_common(LINES)
+        )
+
+    def _from_passes(self, path: Path) -> str:
+        """Return `ahead` of a line above all backward passes, `behind` of one below all steps; "" where it is between.
+
+        As well of one that stands on one line with them, or elsewhere.
+        """
+        backs = self._back - self._steps
+        if backs and all(_comes_first(path, back) for back in backs):
+            return AHEAD
+        return BEHIND if self._steps and all(_comes_first(step, path) for step in self._steps) else ""
 
     def _lines(self) -> tuple[Interpreted, ...]:
         """Return the lines of plain Python: the outermost ones in and under which nothing else runs."""
@@ -173,6 +218,12 @@ def _fork(path: Path, other: Path) -> int | None:
     """Return the index of the first frame that differs; None where one is a part of the other."""
     pairs: Iterable[tuple[Part, Part]] = zip(path, other, strict=False)
     return next((index for index, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
+
+
+def _comes_first(path: Path, other: Path) -> bool:
+    """Return whether a stack lies above another one in a function that both go through."""
+    fork = _fork(path, other)
+    return fork is not None and _above(path[fork], other[fork])
 
 
 def _above(part: Part, other: Part) -> bool:

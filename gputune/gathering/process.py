@@ -814,6 +814,7 @@ class TrainingProcess:
             held_looks=python.looks,
             in_torch=python.torch,
             queues=python.gets,
+            aside=python.aside,
             traces=python.traces,
             looked=python.stacks,
             beats=tuple(self._rounds.beats[WARM_UP:]),

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gputune.core.figures import TINY, mean
-from gputune.features import SURE
+from gputune.features import SURE, Loader
 from gputune.model.measured_loop import MeasuredLoop
 from gputune.model.minimum_samples import LEAST_SAMPLED
 from gputune.model.workload import entangled
@@ -49,13 +49,25 @@ def company(loop: MeasuredLoop) -> WaitGrowth | None:
     tells more of it.
     """
     loader = loop.loader
-    waited = [fetch.blocked for fetch in loader.fetches]
-    if len(loader.in_flight) != len(waited) or len(waited) < LEAST_SAMPLED or mean(waited) <= 0:
+    if len(loader.in_flight) != len(loader.fetches):
+        return None
+    whole = _whole(loader)
+    waited = [loader.fetches[place].blocked for place in whole]
+    if len(waited) < LEAST_SAMPLED or mean(waited) <= 0:
         return None
     if entangled(loop.run, loader) or loop.run.machine.ranks > 1:
         return None  # what others do meanwhile, threads of its own or ranks, was not counted
-    found = [_line(waited, numbers) for numbers in (loader.in_flight, loader.ahead)]
+    found = [_line(waited, [numbers[place] for place in whole]) for numbers in (loader.in_flight, loader.ahead)]
     return min(found, key=lambda each: each[0])[1]
+
+
+def _whole(loader: Loader) -> Sequence[int]:
+    """Return the places of the batches that are as large as a batch of the loader's.
+
+    The last one of a worker's part is smaller, and made as others come to their end: by itself it takes less time.
+    """
+    least = loader.batch_size or 0
+    return [place for place, fetch in enumerate(loader.fetches) if not 0 < fetch.samples < least]
 
 
 def _line(waited: Sequence[float], numbers: Sequence[float]) -> tuple[float, WaitGrowth]:

@@ -1,6 +1,7 @@
 """What it buys to take work out of the training loop: to move it into the workers, or to leave it out."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from gputune.model.replay import TYPICAL_PREFETCH, LoopSeries, Work
 from gputune.model.workload import device_work, stretched
 
 NOTABLE = 0.08  # of the loop, in Python beside the model: any loop has counters, a schedule and a progress bar
+LOOKED_AT = re.compile(r"^[^+]*$|\+(cpu|cu|rocm)")  # version of a torch whose devices, if any, are looked at
 OUTNUMBERED = 1.3  # times as many batches: what workers must promise that leave the step no CPU of its own
 
 
@@ -97,6 +99,17 @@ def left_out(run: Features, process: Process, each: float) -> Speedup:
     least = max([TINY, device_work(run, process, whole), *paces])
 
     return interval(max(1.0, whole / max(least, whole - each)), ERROR, unsteady(run))
+
+
+def for_a_device(run: Features, process: Process) -> float:
+    """Return the s of a step that work which shows nothing but a line may be a wait for the device: its whole work.
+
+    Endless where there is a device of which nobody knows how long it works.
+    """
+    if not process.works and all(device.busy is None for device in run.devices):
+        unknown = run.devices or process.copies or not LOOKED_AT.search(process.torch)
+        return math.inf if unknown else 0.0
+    return device_work(run, process, process.loop / process.steps)
 
 
 def _less(step: Work, seconds: float) -> Work:

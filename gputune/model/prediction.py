@@ -81,13 +81,13 @@ class Outlook(MeasuredLoop):
         return total * self.batches / max(1, sum(lengths))
 
     def epoch(self, setting: Setting, batches: int) -> float:
-        """Return the s of a pass; no shorter than its slowest part, while the workers that have parts are as many."""
+        """Return the s of a pass; no shorter than its longest part, while the workers that have parts are as many."""
         seconds = self.job.epoch(setting.workers, setting.prefetch, batches, in_order=self.loader.in_order)
         return max(seconds, self.part * batches) if setting.workers == self.now.workers else seconds
 
     @property
     def part(self) -> float:
-        """Return the s for each batch of a pass that the slowest part of an iterable dataset takes alone; else 0."""
+        """Return the s for each batch of a pass that the longest part of an iterable dataset takes alone; else 0."""
         return shard_imbalance.longest(self.loader, self.job.fetches)
 
     def starting(self, workers: int) -> float:
@@ -210,12 +210,12 @@ class Outlook(MeasuredLoop):
         return self._reached(self.instead(replace(self.loader, in_order=False)))
 
     def shared_out(self) -> Speedup | None:
-        """Return what it would buy if each worker had a share of the slow part; None where no part is slow.
+        """Return what it would buy if each worker had a share of the longest part; None where none is longer.
 
         Likely in turn with the rest; at the least each worker makes its shares of one part after the other.
         """
         loader = self.loader
-        if shard_imbalance.slow_part(loader) is None:
+        if shard_imbalance.longest_part(loader) is None:
             return None
         least = self.instead(replace(loader, fetches=shard_imbalance.one_by_one(loader.fetches)))
         return self.instead(replace(loader, fetches=shard_imbalance.in_turn(loader.fetches))).down_to(least)
@@ -231,8 +231,8 @@ class Outlook(MeasuredLoop):
         persistent = self.now.persistent or self.loop(lasting) * PERSIST_GAIN < self.loop(plain)
         chosen = lasting if persistent else plain
         now, then = self.loop(self.now), self.loop(chosen)
-        # Whether a dataset cuts its slow part again for more workers is not known: at the worst it stays whole. And CPU
-        # time is conserved: what the job burns for a batch, and nobody saw who for, it does under any settings.
+        # Whether a dataset cuts its longest part again for more workers is not known: at the worst it stays whole. And
+        # CPU time is conserved: what the job burns for a batch, and nobody saw who for, it does under any settings.
         least = self.compared(now, max(then, self.part * self.batches, self.burnt * self.batches))
         found = self.gain(chosen).down_to(least)
         anew = persistent and not self.now.persistent  # what starting workers takes is no wait for a batch

@@ -1,10 +1,12 @@
 """What each worker makes of an iterable dataset is its own part: where one worker's takes longer, it is there to stay.
 
 Batches of a dataset with an index go to the worker whose turn it is. An iterable dataset cuts itself into parts, as a
-site or a shard for each worker, and nobody else makes what belongs to a slow one: whatever the order in which batches
-are delivered and however many are made ahead, a pass takes as long as its slowest part. What helps is to cut it anew.
+site or a shard for each worker, and nobody else makes what belongs to a slow or a heavy one: whatever the order in
+which batches are delivered and however many are made ahead, a pass takes as long as the part that takes longest. What
+helps is to cut it anew.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
@@ -12,7 +14,7 @@ from statistics import median
 from gputune.features import Fetch, Loader
 from gputune.model.replay import Work
 
-APART = 1.5  # times the median of the others: a worker so slow is another kind of worker
+APART = 1.5  # times the others: a worker so slow is another kind of worker, a part so long another kind of part
 ENOUGH = 5  # batches of each worker to compare workers by
 
 
@@ -26,18 +28,41 @@ def slow_worker(fetches: Sequence[Fetch]) -> tuple[int, float] | None:
     return (slowest, middle[slowest] / others) if others and middle[slowest] >= APART * others else None
 
 
-def slow_part(loader: Loader) -> int | None:
-    """Return the worker whose own part of an iterable dataset is slower than all others; None where there is none."""
-    found = slow_worker(loader.fetches) if loader.iterable else None
-    return None if found is None else found[0]
+def longest_part(loader: Loader) -> int | None:
+    """Return the worker whose own part of an iterable dataset takes longer than the others'; None where none does.
+
+    Be it that its batches are slow or that it has more of them. Single batches that are far from all others are no
+    part of anybody's: each counts as that worker's median.
+    """
+    numbers = Counter(fetch.worker for fetch in loader.fetches if fetch.worker >= 0)
+    if not loader.iterable or loader.num_workers < 2 or max(numbers.values(), default=0) < ENOUGH:
+        return None
+    takes = [
+        numbers[worker] * median([f.wall for f in loader.fetches if f.worker == worker] or [0.0])
+        for worker in range(loader.num_workers)
+    ]
+    most = max(range(loader.num_workers), key=lambda worker: takes[worker])
+    return most if takes[most] >= APART * median(takes[:most] + takes[most + 1 :]) else None
+
+
+def heavy_part(loader: Loader) -> tuple[int, float] | None:
+    """Return the worker that has more batches to make than the others, and its share of them; None where none has.
+
+    None as well where its batches are slow: then it is no question of their number.
+    """
+    worker = longest_part(loader)
+    if worker is None or slow_worker(loader.fetches) is not None:
+        return None
+    made = loader.made_by or Counter(fetch.worker for fetch in loader.fetches)
+    return worker, made.get(worker, 0) / max(1, sum(made.values()))
 
 
 def longest(loader: Loader, works: Sequence[Work]) -> float:
-    """Return the s for each batch of a pass that its slowest part takes alone, 0 where no part is slow.
+    """Return the s for each batch of a pass that its longest part takes alone, 0 where none is longer than others.
 
     `works` are the same batches as the loader's `fetches`.
     """
-    worker = slow_part(loader)
+    worker = longest_part(loader)
     if worker is None:
         return 0.0
     pairs = zip(works, loader.fetches, strict=True)

@@ -15,7 +15,6 @@ from gputune.model.prediction import Outlook
 
 LEAST = 3  # times that the workers were held up: fewer say nothing
 FAR = 0.5  # of what the replay has: a pace that depends on the workers by less is not set by them one by one
-ALL = 0.9  # of the batches, made by one of several workers: the others have nothing to read
 GROUPS = 4  # of workers that are held up one after the other, as the guest has it
 SELDOM = 8  # batches of each worker, one of which is late in the replay
 SHORT = 0.9  # of the CPUs that the job may use: with more in use they are what is waited for
@@ -65,22 +64,6 @@ def unless_in_line(outlook: Outlook, found: Speedup) -> Speedup:
     each = shared.most * shared.usual / max(1.0, shared.number)
     least = max(1.0, outlook.whole / max(TINY, outlook.between + each * outlook.batches) / (1 + ERROR))
     return replace(found, low=min(found.low, least), steady=min(found.sure, least))
-
-
-def by_one(outlook: Outlook) -> float:
-    """Return the share of the batches that one worker makes, where the others of a stream have next to none; else 0."""
-    loader = outlook.loader
-    if not loader.iterable or loader.num_workers < 2:
-        return 0.0
-    made = loader.made_by.values()
-    share = max(made, default=0) / max(1, sum(made))
-    return share if share >= ALL else 0.0
-
-
-def by_all(outlook: Outlook) -> Speedup:
-    """Return what it would buy if all workers had as much to read as the one that makes the batches."""
-    alone = outlook.altered(outlook.job, replace(outlook.loader, num_workers=1))
-    return alone.gain(outlook.now)
 
 
 def side_by_side(outlook: Outlook, left: float = 0.0) -> Speedup:

@@ -5,7 +5,7 @@ from gputune.core.finding import AROUND
 from gputune.core.hygiene import clean
 from gputune.features import SURE
 from gputune.report import attached, ending
-from gputune.report.words import percent
+from gputune.report.words import likely, percent
 from gputune.verdict.arbitration import PAUSES
 from gputune.verdict.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
 from gputune.verdict.paced import SETS
@@ -16,7 +16,10 @@ QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below wh
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
-MUCH_WAITING = 0.2  # share of the time after start-up: from here on nobody would call a run without a finding well
+MUCH_WAITING = (
+    0.2  # share of the time after start-up, waiting or in lines that train nothing: from here on nobody would
+)
+# call a run without a finding well
 THREAD, UNSEEN = "the training thread", "unseen"
 NOTHING = "nothing found that is worth changing"
 STACKS = "stacks"  # the probe that sees it
@@ -58,7 +61,7 @@ def _healthy(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
     step = (share(verdict, "step") + share(verdict, FULL_QUEUE)) / after if after > 0 else 0.0
     waiting, queues = (share(verdict, name) / after if after > 0 else 0.0 for name in ("loader.wait", "queue.wait"))
-    nothing = UNSURE if verdict.perhaps else NOTHING
+    nothing = UNSURE if verdict.perhaps or aside(verdict) else NOTHING
     if queues >= QUIET_LOADER:
         return f"{UNSURE}: {percent(queues)} of the time after start-up it waits at a queue of its own{_more(verdict)}"
     if not any(loader.training for loader in verdict.loaders):
@@ -67,14 +70,14 @@ def _healthy(verdict: Verdict) -> str:
         return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}; {_apart(apart)}"
     if waiting < QUIET_LOADER:
         who = pace(verdict)
-        found = UNSURE if who == UNSEEN else "nothing to gain from the loader"
+        found = UNSURE if who == UNSEEN or aside(verdict) else "nothing to gain from the loader"
         return f"{found}: {percent(step)} of the time after start-up is the step{_more(verdict)}{_measured(who)}"
-    found = UNSURE if waiting >= MUCH_WAITING else nothing
     makers = _making(verdict) if waiting >= MUCH_WAITING else ""
-    return (
-        f"{found}: {percent(waiting)} of the time after start-up is loader.wait{makers}, "
+    told = (
+        f"{percent(waiting)} of the time after start-up is loader.wait{makers}, "
         f"{percent(step)} the step{_more(verdict)}{_measured(pace(verdict))}"
     )
+    return f"the loader holds it up: {told}; {UNSURE}" if waiting >= MUCH_WAITING else f"{nothing}: {told}"
 
 
 def pace(verdict: Verdict) -> str:
@@ -128,7 +131,19 @@ def _more(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
     shares = {name: share(verdict, name) / after for name in PAUSES.values()} if after > 0 else {}
     told = [f"{name} {percent(share)}" for name, share in shares.items() if share >= TOLD_PAUSE]
-    return _behind(verdict) + _hot(verdict) + (f"; {', '.join(told)}" if told else "")
+    where = aside(verdict) or _hot(verdict)
+    return _behind(verdict) + where + (f"; {', '.join(told)}" if told else "")
+
+
+def aside(verdict: Verdict) -> str:
+    """Return which of the script's own lines take much of the loop and train nothing; "" where none surely do."""
+    found = verdict.aside
+    if found is None or found.low < MUCH_WAITING:
+        return ""
+    return (
+        f"; {percent(found.share)} of the loop is in lines that neither run a model nor train, mostly at "
+        f"{clean(found.where, NAME)} in {clean(found.function, NAME)}: at most {likely(found.ceiling)} without them"
+    )
 
 
 def _behind(verdict: Verdict) -> str:

@@ -31,6 +31,12 @@ FINDINGS = 3  # shown; the document holds all of them
 WHOLE = 9  # lines: no sentence of an advisor has more
 # (findings shown, lines for each of their sentences), best first: the first that keeps to LINES is taken
 SIZES = ((FINDINGS, WHOLE), (2, WHOLE), (1, WHOLE), (1, 2), (1, 1))
+WHY = {
+    "explain": "what it is, and when it is wrong",
+    "prove": "measures that gain in short runs",
+    "report": "this again, with all findings",
+    "doctor": "what can be measured here",
+}
 AFTER_LAST = "   "  # the indent under a finding's number
 
 COLOURS = {"high": "31", "medium": "33", "low": "36"}
@@ -90,8 +96,8 @@ def _ledger(verdict: Verdict, width: int, *, colour: bool) -> list[str]:
     drawn = [bar(shown, width, colour=colour), legend(shown, colour=colour), *_on_device(verdict, width)]
     if said:
         return [*(drawn[1:] if summary.well(verdict) else drawn), *said]
-    # A run that is start-up for 0.5 of its time or more has a ledger of importing, not of training
-    if summary.share(verdict, "startup") >= 0.5:
+    # From 0.1 of the run in start-up on the bar's shares are notably smaller than the findings', which are of the loop
+    if not left_out(verdict) and summary.share(verdict, "startup") >= 0.1:
         return [*drawn, *wrap(f"start-up left out, this is about the {duration(verdict.loop_s)} of training:", width)]
     return drawn
 
@@ -101,7 +107,7 @@ def _on_device(verdict: Verdict, width: int) -> list[str]:
     rows = [row for row in verdict.device_ledger if row.share >= SMALLEST]
     if not rows or rows[0].part == UNKNOWN:
         return []
-    return wrap(f"its device: {', '.join(f'{row.part} {percent(row.share)}' for row in rows)}", width)
+    return wrap(f"its device, of the loop: {', '.join(f'{row.part} {percent(row.share)}' for row in rows)}", width)
 
 
 def _findings(verdict: Verdict, width: int, paint: Paint, most: int, each: int) -> list[str]:
@@ -165,8 +171,14 @@ def _next(verdict: Verdict, width: int, run_folder: str | None, *, again: bool) 
     told = commands(verdict, run_folder, again=again)
     line = f"next: {' · '.join(told)}"
     if told and len(line) > width:
-        return [f"next: {told[0]}", *(f"      {each}" for each in told[1:])]
+        return [f"{'next:' if n == 0 else '':5} {each}{_why(each, width)}" for n, each in enumerate(told)]
     return [line] if told else []
+
+
+def _why(line: str, width: int) -> str:
+    """Return what a command is for, as a comment that may be copied with it; nothing where it has no room."""
+    said = f"  # {WHY.get(line.split()[1], '')}"
+    return said if len(line) + len(said) + len("next: ") <= width else ""
 
 
 def _wrapped(text: str, width: int) -> list[str]:

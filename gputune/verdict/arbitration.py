@@ -37,6 +37,7 @@ LOADING = Rivals(
         "oversubscribed-workers",
         "few-workers",
         "serialized-workers",
+        "heavy-shard",
         "straggling-worker",
         "slow-pinning",
         "heavy-collate",

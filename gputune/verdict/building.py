@@ -11,13 +11,15 @@ from gputune.core.hygiene import as_text
 from gputune.core.sample import ATTACHED, Guest
 from gputune.features import Features, Loader, Machine, Process
 from gputune.features.waiting import waited
-from gputune.model.minimum_samples import LEAST_BATCHES, too_few
+from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_LOOKS, too_few
+from gputune.model.offload import share_left_out
 from gputune.model.rank_team import job
 from gputune.model.round_spread import error_of_mean
 from gputune.model.workload import theft
 from gputune.verdict import erring
 from gputune.verdict.device_ledger import PARTS, device_ledger
 from gputune.verdict.document import (
+    AsideRow,
     Attached,
     CpuRow,
     DeviceLedgerRow,
@@ -96,6 +98,7 @@ def build(  # noqa: PLR0913 - one parameter a part of the document
         processes=[_process(p) for p in features.processes],
         frames=_frames(heard or features.processes),
         making=_making(heard),
+        aside=_aside(features, heard),
         sighted=None if guests is None else _sighted(list(guests)),
         dropped=features.dropped,
         oom_kills=features.oom_kills[0],
@@ -324,6 +327,20 @@ def _frames(processes: Sequence[Process]) -> list[FrameRow]:
     most = max(processes, key=lambda p: p.stack_samples, default=None)
     frames = sorted(most.frames if most else (), key=lambda f: -f.share)[:FRAMES]
     return [alike(FrameRow, frame, share=_short(frame.share)) for frame in frames]
+
+
+def _aside(run: Features, processes: Sequence[Process]) -> AsideRow | None:
+    """Let the process with the most stacks of its loop speak for all, likewise; a policy's work is none of these."""
+    most = max((p for p in processes if p.steps and p.acting is None), key=lambda p: p.looked, default=None)
+    if most is None or not most.aside or most.looked < LEAST_LOOKS:
+        return None
+    share = min(1.0, sum(line.share for line in most.aside))
+    low, high = wilson(share, most.looked)
+    ceiling = share_left_out(run, most, high).likely
+    first = most.aside[0]
+    return AsideRow(
+        where=first.where, function=first.function, share=_short(share), low=_short(low), ceiling=_short(ceiling)
+    )
 
 
 def _making(processes: Sequence[Process]) -> MakingRow | None:

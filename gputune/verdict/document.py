@@ -314,6 +314,20 @@ class MakingRow(msgspec.Struct, frozen=True, kw_only=True):
     low: float
 
 
+class AsideRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of the script's that neither run a model nor train: their `share` of the loop, surely `low` (95 %).
+
+    `where` is the one that has most of it, `function` what it stands in, `ceiling` how many times as fast a loop
+    without any of them could be at the most.
+    """
+
+    where: str
+    function: str
+    share: float
+    low: float
+    ceiling: float
+
+
 class Sighted(msgspec.Struct, frozen=True, kw_only=True):
     """What kinds of processes the run had, by count: said when none of them trained."""
 
@@ -439,6 +453,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[ProcessRow] = []
     frames: list[FrameRow] = []
     making: MakingRow | None = None
+    aside: AsideRow | None = None
     sighted: Sighted | None = None
     dropped: int = 0
     stopped_s: float = 0.0

@@ -22,7 +22,7 @@ ON_HOST = AT_ITS_PLACE | {"python-in-step", "anomaly-detection"}  # anywhere in 
 BY_WORKERS = frozenset(
     {
         *("few-workers", "low-prefetch", "serialized-workers", "straggling-worker", "heavy-preprocessing"),
-        *("small-files", "slow-storage", "remote-storage", "shared-manager"),
+        *("small-files", "slow-storage", "remote-storage", "shared-manager", "heavy-shard"),
     }
 )
 

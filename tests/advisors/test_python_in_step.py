@@ -50,3 +50,45 @@ def test_inside_of_a_model_the_function_is_named(ordinary) -> None:
     (finding,) = advise(looked(ordinary, TOKENS))
     assert "inside of the model (20% of the loop), mostly at net.py:38, in Net.forward" in finding.says
     assert finding.speedup.low < 1.25 < finding.speedup.high
+
+
+CLIP = Interpreted(where="train.py:7", function="clip", share=0.6)
+
+
+def updating(plain, *lines: Interpreted, optimizing: float = 0.7, stepping: float = 0.1, looked: int = 400):
+    """A loop that is for `optimizing` of its time between a backward pass and the end of the optimizer's step."""
+    (process,) = plain.processes
+    spans = sum(seconds for name, seconds in process.in_loop.items() if name != "step")
+    told = replace(
+        process,
+        aside=lines,
+        looked=looked,
+        loop_stacks=looked,
+        stepping=stepping * process.loop / (process.loop - spans),
+        optimizing=optimizing * process.loop,
+    )
+    return replace(plain, processes=(told,))
+
+
+def test_between_the_passes_what_no_line_shows_or_the_clock_has_not_is_nothing(ordinary) -> None:
+    assert list(advise(updating(ordinary))) == []
+    assert list(advise(updating(ordinary, CLIP, optimizing=0.15))) == []  # the lines stand elsewhere
+    assert list(advise(updating(ordinary, CLIP, looked=30))) == []
+    assert list(advise(updating(ordinary, replace(CLIP, side="ahead")))) == []
+    assert list(advise(updating(ordinary, replace(CLIP, side="behind")))) == []
+
+
+def test_one_pass_over_the_gradients_may_take_as_long_as_the_optimizers_step(ordinary) -> None:
+    clipped = updating(ordinary, replace(CLIP, share=0.3), optimizing=0.6, stepping=0.3)
+    assert list(advise(clipped)) == []
+
+
+def test_gradients_that_are_gone_through_one_by_one_are_told_with_what_one_call_leaves(ordinary) -> None:
+    (finding,) = advise(updating(ordinary, CLIP))
+    assert finding.where == "train.py:7"
+    assert "between its backward pass and the optimizer's step (60% of the loop), mostly at train.py:7" in finding.says
+    assert finding.speedup.low < 1 / (1 - 0.5) < finding.speedup.likely < 1 / (1 - 0.6) < finding.speedup.high
+
+
+def test_on_a_device_it_may_be_a_wait_for_the_backward_pass(ordinary, device) -> None:
+    assert list(advise(updating(replace(ordinary, devices=(device(busy=0.9),)), CLIP))) == []

@@ -85,28 +85,6 @@ def test_is_silent_where_nobody_waits(run) -> None:
     assert judge(held_up(run(num_workers=4, blocked=0.020, step=0.010), LINE)) == []
 
 
-def stream(run: Callable[..., Features], *, of_one: float) -> Features:
-    """A stream whose first worker makes so much of the batches, one every 20 ms; nobody else is any quicker."""
-    told = run(num_workers=4, blocked=0.020, step=0.001, waits=(0.019,), cpus=8, iterable=True)
-    (process,) = told.processes
-    (loader,) = process.loaders
-    others = round(100 * (1 - of_one) / 3)
-    made_by = {0: 100 - 3 * others, **dict.fromkeys((1, 2, 3), others)}
-    return replace(told, processes=(replace(process, loaders=(replace(loader, made_by=made_by),)),))
-
-
-def test_a_stream_of_one_shard_is_told_as_that(run) -> None:
-    (finding,) = judge(stream(run, of_one=1.0))
-    assert finding.id == "serialized-workers"
-    assert "one of its 4 workers makes 100% of them" in finding.says
-    assert finding.effect == "changes-order"
-    assert finding.speedup.low < 20 / 6.1 < finding.speedup.high  # by four workers: 5 ms, a step, and handing over
-
-
-def test_a_stream_that_is_shared_out_is_none_of_that(run) -> None:
-    assert list(advise(stream(run, of_one=0.76))) == []
-
-
 def test_the_replay_holds_as_many_up_at_once_as_the_guest_does() -> None:
     text = (GUEST / "gputune_guest" / "delaying.py").read_text()
     assert f"\nGROUPS = {GROUPS}  #" in text

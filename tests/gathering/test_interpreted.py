@@ -166,3 +166,38 @@ def test_a_few_looks_at_a_queue_say_nothing_of_the_step(story) -> None:
     story.stack(main(11), GET, count=6)
     story.epoch(4)
     assert "queue.wait" not in story.features().processes[0].ledger
+
+
+def aside(story) -> list[tuple[str, str, str, float]]:
+    (process,) = story.features().processes
+    return [(line.where, line.function, line.side, round(line.share, 2)) for line in process.aside]
+
+
+def test_lines_that_train_nothing_are_told_with_where_they_stand(looped) -> None:
+    norm = f"Tensor.norm ({LIB}/torch/_tensor.py:900)"
+    clip = "clip (/home/me/train.py:5)"
+    looped.stack(main(11), f"stack ({LIB}/torch/functional.py:9)", count=10)  # ahead of the model and backward pass
+    looped.stack(main(14), clip, norm, count=15)  # on one line with the backward pass: between, for all that is known
+    looped.stack(main(16), count=15)
+    assert aside(looped) == [
+        ("train.py:5", "clip", "", 0.15),
+        ("train.py:16", "main", "behind", 0.15),
+        ("train.py:11", "main", "ahead", 0.1),
+    ]
+
+
+def test_on_the_way_to_a_pass_or_in_a_library_no_line_is_aside(looped) -> None:
+    looped.stack(main(12), count=10)  # the line that calls the model: its loss, or the call itself
+    looped.stack(main(13), f"cross_entropy ({LIB}/torch/nn/functional.py:9)", count=10)
+    looped.stack(main(14), f"unscale_ ({LIB}/torch/amp/grad_scaler.py:9)", count=10)
+    looped.stack(main(14), f"clip_grad_norm_ ({LIB}/torch/nn/utils/clip_grad.py:9)", count=10)
+    looped.stack(main(13), JSON, count=10)
+    assert aside(looped) == []
+
+
+def test_where_no_model_is_seen_nothing_is_aside(story) -> None:
+    story.iterator()
+    story.batch()
+    story.stack(main(12), count=20)
+    story.stack(main(14), BACKWARD, count=20)
+    assert aside(story) == []

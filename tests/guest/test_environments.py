@@ -106,6 +106,19 @@ rollout(env, 1)
     assert [record.b for record in told] == [1, 3, 1]  # what is printed between them tells the first
 
 
+def test_an_environment_whose_attributes_raise_is_timed_all_the_same(acting) -> None:
+    told, run = acting("""
+class Closed(Slow):
+    @property
+    def unwrapped(self): raise RuntimeError("it is closed")
+learn()
+rollout(Closed(0), 3, policy=0), learn()
+rollout(Slow(0), 5, policy=0), learn(), rollout(Slow(0), 1)
+""")
+    assert [record.b for record in told] == [3, 5, 1]
+    assert (run.err, run.notes("error")) == ("", [])
+
+
 def test_other_threads_and_processes_of_environments_are_no_steps_of_the_training(acting) -> None:
     told, _run = acting("""
 import os

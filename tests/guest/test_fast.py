@@ -315,6 +315,63 @@ def test_what_workers_make_is_told_alike_whoever_tells_it(watched: Watch, fake_t
     assert sum(kind == Kind.READS for kind, _, _ in told[0][0]) > 8
 
 
+NESTED = """
+import time
+from torch.utils.data import DataLoader
+from gputune_guest import delaying, fetch, reads, ring
+reads.ahead = lambda: 1000  # as where nothing is read: then C is left as much as can be
+seen, held = [], []
+delaying.of_worker = lambda *_: Held()
+class Held:
+    def never(self): return True
+    def before(self): held.append(fetch._inside and ring.here.within)
+    def after(self, *_): pass
+    def skipped(self, *_): pass
+class Inner:
+    def __len__(self): return 4
+    def __getitem__(self, i): return i
+class Outer:
+    def __init__(self, late): self.late = late
+    def __len__(self): return 1200
+    def __getitem__(self, i):
+        alone, before = getattr(ring.here, "plain", 0), len(held)
+        inner = sum(sum(b) for b in DataLoader(Inner(), batch_size=2)) if i >= self.late else 0
+        return inner, len(held) - before, getattr(ring.here, "plain", 0), alone
+if __name__ == "__main__":
+    for late in (0, 900):
+        rows = [row for batch in DataLoader(Outer(late), batch_size=3, num_workers=1) for row in batch]
+        left, before = [row[2] for row in rows[late + 1:]], [row[3] for row in rows[:late]]
+        print(late, max(row[1] for row in rows), sum(many > 0 for many in left), any(before))
+"""
+
+
+def test_what_a_dataset_reads_from_a_loader_of_its_own_is_not_left_to_c(watched: Watch, fake_torch: Path) -> None:
+    """Nor is the worker held up before it, in the middle of a batch; also where C was at work when it began to."""
+    _skip_unless_built()
+    run = watched("import torch" + NESTED, path=(fake_torch,), env={"GPUTUNE_GUEST_PURE": IN_C}).healthy()
+    assert run.out == "0 0 0 False\n900 0 0 True\n"
+
+
+UNREADABLE = """
+from torch.utils.data import DataLoader
+from gputune_guest import ring
+class Left:
+    def __len__(self): return 1200
+    def __getitem__(self, i):
+        if i == 901 and ring.here.plain > 0: ring.here.schedstat = -1  # from the second reading on it is not to be had
+        return ring.here.plain
+if __name__ == "__main__":
+    print(max(max(batch) for batch in DataLoader(Left(), batch_size=3, num_workers=1)) > 0)
+"""
+
+
+def test_a_wait_for_a_cpu_that_cannot_be_read_any_more_is_not_known(watched: Watch, fake_torch: Path) -> None:
+    _skip_unless_built()
+    run = watched("import torch" + UNREADABLE, path=(fake_torch,), env={"GPUTUNE_GUEST_PURE": IN_C}).healthy()
+    assert run.out == "True\n"
+    assert min(r.b for worker in run.workers for r in run.records(Kind.FETCH, worker)) == -1
+
+
 def test_a_build_of_another_version_is_not_used(watched: Watch, fake_torch: Path, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()

@@ -59,7 +59,7 @@ def judged(spans: list[tuple[int, int]], workers: int, ranks: int = 1) -> WaitGr
     kept = spans[workers:]  # the first of each is warm-up
     meanwhile, ahead = in_flight(kept, spans)
     made = tuple(Fetch(wall=(t1 - t0) / NS, cpu=0.0, queued=0.0, collate=0.0, samples=8) for t0, t1 in kept)
-    loop = Loop(ranks=ranks, num_workers=workers, fetches=made, in_flight=meanwhile, ahead=ahead)
+    loop = Loop(ranks=ranks, num_workers=workers, batch_size=8, fetches=made, in_flight=meanwhile, ahead=ahead)
     return company(loop)  # type: ignore[arg-type]
 
 
@@ -96,5 +96,14 @@ def test_without_any_change_of_company_nothing_is_known() -> None:
 def test_of_ranks_and_of_one_worker_nothing_is_said() -> None:
     assert judged(pool(4, 0.02, 2, 1, line=True), 4, ranks=2) is None
     fetch = Fetch(wall=0.1, cpu=0.0, queued=0.0, collate=0.0, samples=8)
-    loop = Loop(num_workers=1, fetches=(fetch,) * 40, in_flight=(), ahead=())
+    loop = Loop(num_workers=1, batch_size=8, fetches=(fetch,) * 40, in_flight=(), ahead=())
     assert company(loop) is None  # type: ignore[arg-type]
+
+
+def test_the_smaller_last_batches_of_parts_are_made_in_less_company_and_say_nothing() -> None:
+    whole, last = (Fetch(wall=size / 100, cpu=0.0, queued=0.0, collate=0.0, samples=size) for size in (8, 2))
+    fetches, numbers = (whole,) * 40 + (last,) * 8, (4.0,) * 36 + (3.0,) * 4 + (2.0, 1.0) * 4
+    loop = Loop(num_workers=4, batch_size=8, fetches=fetches, in_flight=numbers, ahead=tuple(map(int, numbers)))
+    found = company(loop)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.most < 0.1

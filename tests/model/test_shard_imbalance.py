@@ -6,7 +6,7 @@ import pytest
 
 from gputune.features import Fetch, Loader
 from gputune.model.replay import Work
-from gputune.model.shard_imbalance import in_turn, longest, one_by_one, slow_part, slow_worker
+from gputune.model.shard_imbalance import heavy_part, in_turn, longest, longest_part, one_by_one, slow_worker
 
 
 def fetch(worker: int, wall: float) -> Fetch:
@@ -34,10 +34,20 @@ def test_slow_samples_that_any_worker_may_get_are_no_slow_worker() -> None:
 
 
 def test_only_an_iterable_dataset_has_parts() -> None:
-    assert slow_part(stream(*SITES)) == 1
-    assert slow_part(stream(*SITES, iterable=False)) is None
-    assert slow_part(stream(*(fetch(k % 3, 0.1) for k in range(30)))) is None
-    assert slow_part(stream()) is None
+    assert longest_part(stream(*SITES)) == 1
+    assert longest_part(stream(*SITES, iterable=False)) is None
+    assert longest_part(stream(*(fetch(k % 3, 0.1) for k in range(30)))) is None
+    assert longest_part(stream()) is None
+
+
+def test_a_part_is_long_by_its_number_of_batches_too_and_not_by_a_single_one() -> None:
+    heavy = [fetch(w, 0.1) for w, many in enumerate((20, 4, 4)) for _ in range(many)]
+    assert longest_part(stream(*heavy)) == 0
+    assert heavy_part(stream(*heavy)) == (0, pytest.approx(20 / 28))
+    assert heavy_part(stream(*SITES)) is None  # slow, and as many as the others'
+    assert heavy_part(stream(*(fetch(0, 0.1) for _ in range(9)))) == (0, 1.0)  # the others have nothing to read
+    single = [fetch(k % 3, 9.0 if k == 4 else 0.1) for k in range(30)]
+    assert longest_part(stream(*single)) is None
 
 
 def test_a_pass_takes_no_less_than_its_slowest_part_alone() -> None:
@@ -46,16 +56,16 @@ def test_a_pass_takes_no_less_than_its_slowest_part_alone() -> None:
     assert longest(stream(*SITES, iterable=False), works) == 0.0
 
 
-def test_in_turn_each_worker_has_a_share_of_the_slow_part_and_no_two_are_at_it_at_once() -> None:
+def test_in_turn_each_worker_has_a_share_of_the_longest_part_and_no_two_are_at_it_at_once() -> None:
     dealt = in_turn(SITES)
     assert Counter(f.wall for f in dealt) == Counter(f.wall for f in SITES)
     slow = [k for k, f in enumerate(dealt) if f.wall > 0.05]
     assert Counter(k % 3 for k in slow) == {0: 3, 1: 4, 2: 3}
     assert all(sum(k // 3 == number for k in slow) == 1 for number in range(10))
-    assert slow_part(stream(*dealt)) is None  # nobody's any more
+    assert longest_part(stream(*dealt)) is None  # nobody's any more
 
 
-def test_one_by_one_all_workers_are_at_the_slow_part_at_once() -> None:
+def test_one_by_one_all_workers_are_at_the_longest_part_at_once() -> None:
     walls = [f.wall for f in one_by_one(SITES)]
     assert walls == [0.01] * 10 + [0.1] * 10 + [0.01] * 10
 

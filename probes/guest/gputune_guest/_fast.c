@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 7 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 8 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080
@@ -89,6 +89,7 @@ typedef struct {
     long long plain; /* batches that a worker makes, of the next ones, that nobody looks at closer: see `quick` */
     ns made_to;      /* when the last of these was made */
     int schedstat;   /* descriptor of the worker's own, or -1 */
+    char within;     /* one of them is being made: what a dataset of its loader's fetches meanwhile is no batch by itself */
 } Here;
 
 /* Ask for memory that is about to be touched, all at once: one after the other it would be waited for as often. */
@@ -203,7 +204,7 @@ here_init(PyObject *self, PyObject *args, PyObject *kwargs)
     assign(&here->lies, Py_None);
     here->wanted = here->slowed = here->plain = here->made_to = 0;
     here->schedstat = -1;
-    here->trouble = 0;
+    here->trouble = here->within = 0;
     forget(here);
     return 0;
 }
@@ -459,6 +460,7 @@ static PyMemberDef here_members[] = {
     {"plain", T_LONGLONG, offsetof(Here, plain), 0, NULL},
     {"made_to", T_LONGLONG, offsetof(Here, made_to), 0, NULL},
     {"schedstat", T_INT, offsetof(Here, schedstat), 0, NULL},
+    {"within", T_BOOL, offsetof(Here, within), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyMethodDef here_methods[] = {
@@ -1328,8 +1330,10 @@ making(Here *here, Made *made, PyObject *fetcher)
 {
     Record record = {.kind = FETCHED, .t0 = made->t0, .t1 = now()};
     PyObject *collate;
+    ns waited;
     record.a = clock_now(CLOCK_PROCESS_CPUTIME_ID) - made->used;
-    record.b = made->wait < 0 ? -1 : queued(here) - made->wait;
+    waited = made->wait < 0 ? -1 : queued(here);
+    record.b = waited < 0 ? -1 : waited - made->wait;
     here->made_to = record.t1;
     collate = PyObject_GetAttr(fetcher, collated);
     if (collate != NULL) {
@@ -1353,6 +1357,7 @@ static void
 begin_making(Here *here, Made *made)
 {
     here->plain--;
+    here->within = 1;
     made->wait = queued(here);
     made->used = clock_now(CLOCK_PROCESS_CPUTIME_ID);
     made->t0 = now();
@@ -1362,6 +1367,7 @@ begin_making(Here *here, Made *made)
 static PyObject *
 quick(Making *self, Made *made, PyObject *fetcher, PyObject *result)
 {
+    self->here->within = 0;
     if (result != NULL && making(self->here, made, fetcher) < 0 && swallow(self->around.failed) < 0) {
         Py_DecRef(result);
         return NULL;
@@ -1374,7 +1380,7 @@ making_call(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     Making *self = (Making *)object;
     Made made;
-    if (self->here->plain <= 0 || PyTuple_Size(args) < 1)
+    if (self->here->plain <= 0 || self->here->within || PyTuple_Size(args) < 1)
         return around_call(object, args, kwargs);
     begin_making(self->here, &made);
     return quick(self, &made, PyTuple_GetItem(args, 0), PyObject_Call(self->around.head.original, args, kwargs));
@@ -1385,7 +1391,7 @@ making_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObj
 {
     Making *self = (Making *)object;
     Made made;
-    if (PyObject_Vectorcall == NULL || self->here->plain <= 0 || (flagged & ~OFFSET) < 1)
+    if (PyObject_Vectorcall == NULL || self->here->plain <= 0 || self->here->within || (flagged & ~OFFSET) < 1)
         return gathered(making_call, object, args, flagged, names);
     begin_making(self->here, &made);
     return quick(self, &made, args[0], PyObject_Vectorcall(self->around.head.original, args, flagged, names));

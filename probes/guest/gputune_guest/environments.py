@@ -98,8 +98,10 @@ def _layout(environment):
     if key not in _layouts:
         if len(_layouts) >= INNER:
             _layouts.clear()
-        base = getattr(environment, "unwrapped", environment)
-        many, processes = getattr(environment, "num_envs", 1), getattr(base, "processes", ())
+        many, processes = 1, ()
+        with contextlib.suppress(Exception):  # attributes of theirs may run their code
+            base = getattr(environment, "unwrapped", environment)
+            many, processes = getattr(environment, "num_envs", 1), getattr(base, "processes", ())
         _layouts[key] = many if isinstance(many, int) else 1, len(processes) if isinstance(processes, list) else 0
     return _layouts[key]
 
@@ -122,11 +124,11 @@ class _Timed:
                 patching.take_back(self.original)
             return None
         self.outer += 1
-        _inside = True
         t0 = now()
         if _learns():
             _rollout.begins(t0, args[0])
             (ring.mark if here.buffer is None else here.mark)(ENVIRONMENT, 0, t0)  # the former makes the ring
+        _inside = True  # once nothing of ours can fail any more: else nobody would take it back
         return t0
 
     def after(self, t0, _result, error):

@@ -20,6 +20,7 @@ SIMPLE = (int, float, bool, type(None))  # of no bytes worth counting, and often
 _worker = None  # (id, how many) in a DataLoader worker
 _delaying = None  # what holds it up now and then, before a batch,
 _inside = False  # and never in one, whose dataset may read from a loader of its own
+_nested = False  # it was seen to
 _told = False
 _schedstat = None  # descriptor of the worker's own
 _local = spans.local
@@ -146,14 +147,17 @@ class _Call:
 
 
 def _began(args, _kwargs):
-    global _inside
+    global _inside, _nested
+    within = _inside or (_making is not None and here.within)
     if _left_to_c:
         _catch_up()
     call = _Call()
-    call.outermost = _delaying is not None and not _inside
+    call.outermost = _worker is not None and not within
+    _nested = _nested or within
     if call.outermost:
         _inside = True
-        _delaying.before()
+        if _delaying is not None:
+            _delaying.before()
     call.inline = inline = _worker is None
     call.cpu = cpu = cpu_of_thread if inline else cpu_of_process
     call.collate = getattr(args[0], "_gputune_collate", None)
@@ -171,7 +175,8 @@ def _fetched(call, data, error):
     t0, t1, inline, look = call.t0, now(), call.inline, call.look
     if call.outermost:
         _inside = False
-        _delaying.after(t0, t1)
+        if _delaying is not None:
+            _delaying.after(t0, t1)
     if look is not None:
         reads.stop(look)
     if error is not None:
@@ -196,11 +201,12 @@ _left_to_c = 0  # batches that C writes by itself, up to the next one that someb
 def _leave_to_c():
     """Have C write the batches up to the next one whose reads or bytes are looked at: they are made in no time.
 
-    Not where the worker may be held up before one of them.
+    Not where the worker may be held up before one of them, nor where a dataset reads from a loader of its own: in C one
+    batch is not told from another that is made within it.
     """
     global _left_to_c
     many = -_written % reads.EVERY if _written >= reads.EVERY else 0
-    many = min(many, reads.ahead())
+    many = 0 if _nested else min(many, reads.ahead())
     if many and (_delaying is None or _delaying.never()):
         here.schedstat = -1 if _schedstat is None else _schedstat
         here.plain = _left_to_c = many
@@ -280,11 +286,12 @@ def _hook_fetch(module):
 
 
 def _forked():
-    global _worker, _told, _written, _schedstat, _delaying, _inside, _left_to_c
-    _worker, _told, _written, _delaying, _inside = None, False, 0, None, False
+    global _worker, _told, _written, _schedstat, _delaying, _inside, _nested, _left_to_c
+    _worker, _told, _written, _delaying, _inside, _nested = None, False, 0, None, False, False
     _schedstat = _local.schedstat = None
     if _making is not None:
         _left_to_c = here.plain = 0
+        here.within = False
 
 
 wrapping.after_fork(_forked)

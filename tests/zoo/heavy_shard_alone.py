@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 ZOO = {
-    "cause": "serialized-workers",
+    "cause": "heavy-shard",
     "says": "one shard for three workers; decoding a record waits 1 ms",
     "fix": {"shards": 3},
     "device": "none",
