@@ -10,6 +10,7 @@ from gputune.core import opening
 from gputune.core.errors import BadUsage, GputuneError
 from gputune.core.hygiene import clean
 from gputune.launch import folders
+from gputune.report.kept import unjudged
 from gputune.runs.found import below, is_run
 from gputune.runs.labels import label
 from gputune.runs.one import GOES_ON, KILLED, kept
@@ -61,6 +62,8 @@ def _odd(one: Subject) -> list[str]:
         found.append("still goes on: it counts as far as it has come")
     if one.kept.state == KILLED:
         found.append("has no end: its gputune was killed, or its machine went down")
+    if one.kept.state != GOES_ON and unjudged(one.kept.place):
+        found.append("has no verdict of its own: what was recorded was judged now, as far as it goes")
     if code:
         found.append(f"left with status {code}")
     if one.world > len(one.ranks):

@@ -5,6 +5,7 @@ What is measured is in Arrow tables (docs/recording.md has their columns and uni
 """
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from gputune.core.sample import Json
 from gputune.launch.job import MARK, SEAT, seats
 from gputune.recording.about import read
 from gputune.recording.folder import TABLES
-from gputune.report.kept import verdict_of
+from gputune.report.kept import unjudged, verdict_of
 from gputune.verdict.document import FindingRow, Verdict
 
 if TYPE_CHECKING:
@@ -103,8 +104,12 @@ class Run:
     def verdict(self) -> Verdict:
         """What was found: the verdict at its end, else, as `gputune report` does, what can be told by now.
 
-        Raises NewerRun of a verdict that a newer gputune has given, Damaged where there is none and nothing to judge.
+        Warns where nobody gave one though the run is over: what was recorded is judged then, as far as it goes. Raises
+        NewerRun of a verdict that a newer gputune has given, Damaged where there is none and nothing to judge.
         """
+        if self.state != "live" and unjudged(self.folder):
+            said = f"{self.folder} has no verdict of its own: what was recorded is judged now, as far as it goes"
+            warnings.warn(said, stacklevel=3)  # beyond `cached_property`, whose frame is one of Python's
         return verdict_of(self.folder)
 
     @property

@@ -95,6 +95,14 @@ def verdict_of(place: Path) -> Verdict:
     return found or _judged(place)
 
 
+def unjudged(place: Path) -> bool:
+    """Return whether a run that is not under way has no verdict that could be read: `verdict_of` judges its records."""
+    try:
+        return kept(place) is None
+    except DamagedVerdict:
+        return True
+
+
 def shown(folder: Path) -> Verdict:
     """Return this version's verdict; of a recording that it cannot judge what was kept, whoever gave that.
 

@@ -1,6 +1,7 @@
 """A run in one sentence, where no finding says it: that it is well, that it cannot be told, or why there is nothing."""
 
 from gputune.core.events import AROUND_LOOP
+from gputune.core.figures import MOSTLY
 from gputune.core.finding import AROUND
 from gputune.core.hygiene import clean
 from gputune.features import SURE
@@ -77,7 +78,9 @@ def _healthy(verdict: Verdict) -> str:
         f"{percent(waiting)} of the time after start-up is loader.wait{makers}, "
         f"{percent(step)} the step{_more(verdict)}{_measured(pace(verdict))}"
     )
-    return f"the loader holds it up: {told}; {UNSURE}" if waiting >= MUCH_WAITING else f"{nothing}: {told}"
+    if waiting >= MOSTLY:
+        return f"the loader holds it up: {told}; {UNSURE}"
+    return f"{UNSURE if waiting >= MUCH_WAITING else nothing}: {told}"
 
 
 def pace(verdict: Verdict) -> str:

@@ -38,6 +38,7 @@ def test_a_run_against_itself_and_against_one_that_is_much_slower(gputune: Run, 
     same = gputune("compare", quick, quick)
     assert same.returncode == 0, same.stderr
     assert "differs beside the code" not in same.stdout
+    assert "no verdict of its own" not in same.stdout
     assert "B is" not in same.stdout
     done = gputune("compare", quick, slow, "--anyway", "--json", "--fail-if-slower", "5%")
     found = json.loads(done.stdout)
@@ -46,6 +47,9 @@ def test_a_run_against_itself_and_against_one_that_is_much_slower(gputune: Run, 
     assert found["ratio"]["likely"] < 0.5
     # on CPUs that others fill one run a side tells nothing: then that is what is said
     assert (found["state"], done.returncode) in {("slower", 3), ("not-comparable", 1)}
+    (tmp_path / "slow" / "findings.json").unlink()
+    judged = gputune("compare", quick, slow, "--anyway")
+    assert "slow has no verdict of its own: what was recorded was judged now" in " ".join(judged.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,10 +80,15 @@ def test_a_run_of_a_newer_version_is_refused(copied: Path) -> None:
 
 
 def test_a_verdict_that_is_damaged_or_gone(copied: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gputune.load(copied).verdict.batches == 60
     (copied / "findings.json").write_text("{")
-    assert gputune.load(copied).verdict.batches == 60  # judged anew
-    (copied / "findings.json").unlink()
-    assert gputune.load(copied).verdict.batches == 60
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="has no verdict of its own: what was recorded is judged now") as warned:
+            assert gputune.load(copied).verdict.batches == 60
+        assert warned[0].filename == __file__
+        (copied / "findings.json").unlink(missing_ok=True)
 
 
 def test_a_damaged_table_is_said_to_be_damaged(copied: Path) -> None:
@@ -121,5 +127,6 @@ run.stop()
     )
     run = gputune.load(tmp_path / "run")
     assert run.about["finished"] is False
-    assert run.verdict.batches == 60
+    with pytest.warns(UserWarning, match="no verdict of its own"):
+        assert run.verdict.batches == 60
     assert len(run.table("batches")) == 61
