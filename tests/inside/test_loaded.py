@@ -127,6 +127,5 @@ run.stop()
     )
     run = gputune.load(tmp_path / "run")
     assert run.about["finished"] is False
-    with pytest.warns(UserWarning, match="no verdict of its own"):
-        assert run.verdict.batches == 60
+    assert run.verdict.batches == 60  # in silence for some seconds: it may be going on
     assert len(run.table("batches")) == 61

@@ -17,6 +17,8 @@ from tests.comparing.conftest import Make, run, verdict
 
 __all__ = ["run"]
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*has no verdict of its own")
+
 DAMAGED = (b"", b"{", b"[]", b'{"schema_version": 1}', b'{"schema_version": "1"}', b"{}", b"\xff", b"[" * 100_000)
 KEPT, ANEW = 900, 77  # batches
 
