@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INTERFACE 8 /* here.py asks for this number: an older build beside newer Python is not used */
+#define INTERFACE 7 /* here.py asks for this number: an older build beside newer Python is not used */
 
 #ifndef METH_FASTCALL /* the same since 3.7; the limited API has named it since 3.10 */
 #define METH_FASTCALL 0x0080

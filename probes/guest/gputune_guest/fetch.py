@@ -148,7 +148,7 @@ class _Call:
 
 def _began(args, _kwargs):
     global _inside, _nested
-    within = _inside or (_making is not None and here.within)
+    within = _inside or getattr(here, "within", False)  # in C, if that is not older than this file
     if _left_to_c:
         _catch_up()
     call = _Call()
@@ -291,7 +291,6 @@ def _forked():
     _schedstat = _local.schedstat = None
     if _making is not None:
         _left_to_c = here.plain = 0
-        here.within = False
 
 
 wrapping.after_fork(_forked)

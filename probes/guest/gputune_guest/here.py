@@ -10,7 +10,7 @@ import os
 import struct
 import sys
 
-INTERFACE = 8  # of _fast.c: an older build beside newer Python is not used
+INTERFACE = 7  # of _fast.c: an older build beside newer Python is not used
 LAST_SEQ = 0xFFFFFFFF
 SOON = 200_000_000  # ns that a record may wait
 
