@@ -71,7 +71,8 @@ def _updating(run: Features, process: Process) -> Finding | None:
     if not lines or process.looked < LEAST_LOOKS or not process.loop_stacks:
         return None
     shown, off = sum(line.share for line in lines), half_wilson(process.stepping, process.loop_stacks)
-    step, margin, between = (each * own / process.loop for each in (process.stepping, off, process.optimizing / own))
+    step, margin = (each * own / process.loop for each in (process.stepping, off))
+    between = process.optimizing / process.loop
     waits = min(1.0, for_a_device(run, process) * process.steps / process.loop)
     low, high = wilson(shown, process.looked)
     likely = min(shown, between - step)

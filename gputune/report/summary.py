@@ -17,10 +17,7 @@ QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below wh
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
-MUCH_WAITING = (
-    0.2  # share of the time after start-up, waiting or in lines that train nothing: from here on nobody would
-)
-# call a run without a finding well
+MUCH_WAITING = 0.2  # share of the time after start-up, or of the loop in lines that train nothing: no run is well then
 THREAD, UNSEEN = "the training thread", "unseen"
 NOTHING = "nothing found that is worth changing"
 STACKS = "stacks"  # the probe that sees it

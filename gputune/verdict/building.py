@@ -12,7 +12,7 @@ from gputune.core.sample import ATTACHED, Guest
 from gputune.features import Features, Loader, Machine, Process
 from gputune.features.waiting import waited
 from gputune.model.minimum_samples import LEAST_BATCHES, LEAST_LOOKS, too_few
-from gputune.model.offload import share_left_out
+from gputune.model.offload import for_a_device, share_left_out
 from gputune.model.rank_team import job
 from gputune.model.round_spread import error_of_mean
 from gputune.model.workload import theft
@@ -330,12 +330,16 @@ def _frames(processes: Sequence[Process]) -> list[FrameRow]:
 
 
 def _aside(run: Features, processes: Sequence[Process]) -> AsideRow | None:
-    """Let the process with the most stacks of its loop speak for all, likewise; a policy's work is none of these."""
+    """Let the process with the most stacks of its loop speak for all, likewise; a policy's work is none of these.
+
+    Such a line may wait for the device: for as long as that works, it surely takes nothing by itself.
+    """
     most = max((p for p in processes if p.steps and p.acting is None), key=lambda p: p.looked, default=None)
     if most is None or not most.aside or most.looked < LEAST_LOOKS:
         return None
     share = min(1.0, sum(line.share for line in most.aside))
     low, high = wilson(share, most.looked)
+    low = max(0.0, low - for_a_device(run, most) * most.steps / most.loop) if most.loop > 0 else 0.0
     ceiling = share_left_out(run, most, high).likely
     first = most.aside[0]
     return AsideRow(
