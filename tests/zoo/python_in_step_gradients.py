@@ -11,7 +11,7 @@ ZOO = {
     "device": "none",
     "also": [],
 }
-STEPS, BATCH, MOST = 2400, 32, 1.0
+STEPS, BATCH, MOST = 6000, 32, 1.0
 
 
 def clip(parameters: list[torch.nn.Parameter]) -> None:
