@@ -8,6 +8,7 @@ from gputune.features import SURE
 from gputune.report import attached, ending
 from gputune.report.words import likely, percent
 from gputune.verdict.arbitration import PAUSES
+from gputune.verdict.device_ledger import UNKNOWN
 from gputune.verdict.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
 from gputune.verdict.paced import SETS
 
@@ -16,6 +17,7 @@ HOT = 0.5  # share of the stacks outside of next() that makes a place worth nami
 QUIET_LOADER = 0.05  # share of the time after start-up in loader.wait, below which the loader is not the matter
 INNER_WATCH = "another `gputune watch` inside this one"  # as probes/unseen.py says it
 FULL_QUEUE = "launch.wait"  # a part of the step that is no work of the host's
+FOR_DEVICE = ("sync", "copy.h2d", FULL_QUEUE)  # in which the training thread waits for it
 TOLD_PAUSE = 0.05  # share of the time after start-up: from here on the step is not all that there is to the loop
 MUCH_WAITING = 0.2  # share of the time after start-up, or of the loop in lines that train nothing: no run is well then
 THREAD, UNSEEN = "the training thread", "unseen"
@@ -59,7 +61,8 @@ def _healthy(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
     step = (share(verdict, "step") + share(verdict, FULL_QUEUE)) / after if after > 0 else 0.0
     waiting, queues = (share(verdict, name) / after if after > 0 else 0.0 for name in ("loader.wait", "queue.wait"))
-    nothing = UNSURE if verdict.perhaps or aside(verdict) else NOTHING
+    lost = bool(aside(verdict) or _unread(verdict))
+    nothing = UNSURE if verdict.perhaps or lost else NOTHING
     if queues >= QUIET_LOADER:
         return f"{UNSURE}: {percent(queues)} of the time after start-up it waits at a queue of its own{_more(verdict)}"
     if not any(loader.training for loader in verdict.loaders):
@@ -68,7 +71,7 @@ def _healthy(verdict: Verdict) -> str:
         return f"{nothing}: {percent(step)} of the time after start-up is the step{_more(verdict)}; {_apart(apart)}"
     if waiting < QUIET_LOADER:
         who = pace(verdict)
-        found = UNSURE if who == UNSEEN or aside(verdict) else "nothing to gain from the loader"
+        found = UNSURE if who == UNSEEN or lost else "nothing to gain from the loader"
         return f"{found}: {percent(step)} of the time after start-up is the step{_more(verdict)}{_measured(who)}"
     makers = _making(verdict) if waiting >= MUCH_WAITING else ""
     told = (
@@ -131,7 +134,7 @@ def _more(verdict: Verdict) -> str:
     after = 1.0 - _around(verdict)
     shares = {name: share(verdict, name) / after for name in PAUSES.values()} if after > 0 else {}
     told = [f"{name} {percent(share)}" for name, share in shares.items() if share >= TOLD_PAUSE]
-    where = aside(verdict) or _hot(verdict)
+    where = (aside(verdict) or _hot(verdict)) + _unread(verdict)
     return _behind(verdict) + where + (f"; {', '.join(told)}" if told else "")
 
 
@@ -144,6 +147,16 @@ def aside(verdict: Verdict) -> str:
         f"; {percent(found.share)} of the loop is in lines that neither run a model nor train, mostly at "
         f"{clean(found.where, NAME)} in {clean(found.function, NAME)}: at most {likely(found.ceiling)} without them"
     )
+
+
+def _unread(verdict: Verdict) -> str:
+    """Return that much of the loop waits for a device of which it was not measured what it has to do; "" elsewhere."""
+    after = 1.0 - _around(verdict)
+    waited = sum(share(verdict, name) for name in FOR_DEVICE) / after if after > 0 else 0.0
+    unknown = sum(row.share for row in verdict.device_ledger if row.part == UNKNOWN)
+    if waited < MUCH_WAITING or unknown < HOT:
+        return ""
+    return f"; {percent(waited)} waits for the device, and how much that has to do is not known yet: let it run longer"
 
 
 def _behind(verdict: Verdict) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gputune.features import Device, Process, Slope
+from gputune.features import Device, DeviceStep, Process, Slope
 from gputune.report.summary import sentence
 from gputune.verdict.building import build
 from gputune.verdict.document import Overhead
@@ -59,3 +59,18 @@ def test_of_ranks_one_that_sets_it_is_enough_and_all_must_be_known(features: Mak
     assert said(pace(0.02), pace(0.95)).endswith("the training thread sets the pace")
     assert said(pace(0.02), pace(0.03)).endswith("the device sets the pace")
     assert said(pace(0.02), None).endswith("is the step")
+
+
+@pytest.mark.parametrize(("compute", "sync"), [(None, 35.0), (0.02, 35.0), (None, 3.0)])
+def test_a_loop_that_waits_for_a_device_whose_work_is_not_known_is_not_called_well(
+    features: Make, process: Make, *, compute: float | None, sync: float
+) -> None:
+    step = DeviceStep(
+        timed=20, whole=0.05, starved=0.0, copying=0.001, compute=compute, read_waits=0.03, copy_waits=0.0
+    )
+    ledger = {"step": 57.0 - sync, "sync": sync, "startup": 2.5}
+    run = features(processes=(process(pace=None, ledger=ledger, device_step=step),), devices=CARD)
+    said = sentence(build(run, (), overhead=Overhead()))
+    unknown = compute is None and sync > 10
+    assert ("waits for the device, and how much that has to do is not known yet: let it run longer" in said) is unknown
+    assert ("no change was found that is sure to help" in said) is unknown
