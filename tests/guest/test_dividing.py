@@ -12,7 +12,7 @@ depth = torch._C._len_torch_function_stack
 class Meeting:
     def __init__(self): self.at = []
     def before(self, copy=False): return None
-    def divide(self): self.at.append(calls)
+    def divide(self, passing=False): self.at.append(calls + passing)
 met = spans.meeting = Meeting()
 calls = 0
 dividing.calls = 10
@@ -42,6 +42,31 @@ print(*met.at)
     run = watched(HEAD + code).healthy()
     assert [at for at in map(int, run.out.split()) if at <= 100] == [10, 20, 24, 100, 100]
     assert all(at < 300 for at in map(int, run.out.split()))
+
+
+def test_the_backward_pass_is_divided_where_its_forward_pass_was(watched: Callable[..., Any]) -> None:
+    code = """
+assert dividing.begin()
+for calls in range(25):
+    x = x * model.weight[0, 0]
+calls = 100
+loss = x.sum()
+met.at.clear()
+loss.backward()
+print(*met.at, flush=True)
+again = x.detach().requires_grad_() * 1.0
+for calls in range(25):
+    again = again * 1.0
+dividing.end()
+met.at.clear()
+again.sum().backward()  # what was left for a step that is over
+print(*met.at)
+"""
+    passing, over = watched(HEAD + code).healthy().out.split("\n")[:2]
+    assert passing.split()[0] == passing.split()[-1] == "100"
+    assert len(passing.split()) > 4
+    assert set(passing.split()[1:-1]) == {"101"}
+    assert over == ""
 
 
 def test_what_is_computed_is_the_same(watched: Callable[..., Any]) -> None:

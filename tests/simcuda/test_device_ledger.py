@@ -211,6 +211,15 @@ def test_a_step_that_is_one_launch_is_the_compute_that_it_is(machine: Maker) -> 
     assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
 
 
+def test_a_backward_pass_that_is_more_than_the_queue_holds_is_divided_where_its_forward_pass_was(
+    machine: Maker,
+) -> None:
+    short = "import gputune_guest.dividing\ngputune_guest.dividing.calls = 32\n" + TRAINING.replace("500", "1500")
+    ledger, (kernel, *_, whole) = told(machine(), (0, 64, 100, True), 0.0, True, False, training=short, queue=192)
+    assert ledger["compute"] == pytest.approx(kernel / whole, abs=POINTS)
+    assert "unknown" not in ledger
+
+
 @pytest.mark.parametrize(
     ("how", "wide", "other"),
     [

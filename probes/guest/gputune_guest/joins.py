@@ -275,10 +275,15 @@ class Meeting:
             self.clock.failed(error)
         self.clock.spent += now() - join.t1
 
-    def divide(self):
-        """Begin another segment of the step that is under way here, where nobody waits, if it is to be divided."""
+    def divide(self, passing=False):
+        """Begin another segment of the step that is under way here, where nobody waits, if it is to be divided.
+
+        While it is `passing` back, a thread of the engine's is in the place of the training thread, which waits for it.
+        """
         step = self.clock.current
-        if step is None or not step.divided or step.inside is not None or spans.get_ident() != here.trainer:
+        if step is None or not step.divided or step.inside is not None:
+            return
+        if not passing and spans.get_ident() != here.trainer:
             return
         try:
             if self.clock.capturing() or self.clock.device() != self.clock.home:
