@@ -97,9 +97,10 @@ def getting_of(loader: Loader) -> float:
     """Return the CPU s of the training thread in a next(), endless where it was not measured or another thread gets it.
 
     A batch may take long to arrive because its maker holds the GIL: the training stands still for that.
-    With `pin_memory` another thread gets the batches; with a slow batch sampler most of that time is the sampler's.
+    With `pin_memory` another thread gets the batches; with a slow batch sampler most of that time is the sampler's, and
+    without workers it is what making the batch takes.
     """
-    if len(loader.next_cpus) < LEAST_SAMPLED or loader.pin_memory:
+    if len(loader.next_cpus) < LEAST_SAMPLED or loader.pin_memory or not loader.num_workers:
         return math.inf
     cpu, picking = mean(loader.next_cpus), mean(loader.picks)
     return cpu - picking if picking <= PICKED * cpu else math.inf

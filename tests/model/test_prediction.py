@@ -427,6 +427,13 @@ def test_what_a_handover_waits_for_its_maker_is_no_work_of_the_training() -> Non
     assert outlook(untold).job.delivery == pytest.approx(0.0015)  # as batches do that lay ready
 
 
+def test_without_workers_the_time_in_next_is_making_and_no_hand_over() -> None:
+    inline = loader(workers=0, cpu=0.020, blocked=0.0, step=0.004, wait=0.020, next_cpus=(0.020,) * 20)
+    assert outlook(inline).job.delivery < 0.002
+    _workers, _persistent, speedup = outlook(inline, cpus=2).best_workers()
+    assert speedup.likely > 1.5
+
+
 def test_one_slow_pick_of_the_batch_sampler_leaves_known_what_getting_a_batch_costs() -> None:
     """In the mean it picks in 3 us; only where it took a good part of next() is that told by too few steps."""
     late = loader(workers=1, cpu=0.020, blocked=0.0, step=0.004, wait=0.020, deliveries=(0.019,) * 50)
