@@ -33,6 +33,7 @@ for x in DataLoader(Data(), batch_size=None, num_workers=2, pin_memory=True):
 """
 
 
+@pytest.mark.flaky(reruns=1, reason="a host that loses its CPU for a moment seems not to be kept up with")
 @pytest.mark.parametrize("kind", ["reads", "goes on"])
 def test_it_is_held_up_where_its_device_keeps_up(machine: Maker, kind: str) -> None:
     made = machine()
