@@ -21,7 +21,7 @@ def outlook(name: str) -> Outlook:
 
 @pytest.mark.parametrize(("name", "realised"), TWO_WORKERS.items())
 def test_workers_that_take_their_cpus_from_the_step_are_told_as_a_loss(name: str, realised: float) -> None:
-    """More is lost than is told: what a batch of many small samples costs to get from a worker is not seen without one."""
+    """More is lost than is told: what a batch of many samples costs to get from a worker is not seen without one."""
     gain = outlook(name).gain(Setting(2, 2, persistent=False))
     assert not gain.promised
     assert realised < gain.likely < 0.9
