@@ -25,7 +25,7 @@ It is silent about what stands before the model or behind the step, which the cl
 Sources: the checklist of causes in docs/causes.md (metric computation, preprocessing coupled with training).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gputune.core.figures import half_wilson, wilson
@@ -36,7 +36,6 @@ from gputune.model.offload import NOTABLE, for_a_device, share_left_out
 
 CHECKLIST = ("metric computation", "2.1")
 
-WHAT_FOR = "nothing tells what that work is for; what only reports changes nothing"
 STANDS = {"inside": "inside of the model", "between": "between the model and the backward pass or optimizer's step"}
 
 
@@ -86,10 +85,9 @@ def _updating(run: Features, process: Process) -> Finding | None:
 def _one_by_one(
     run: Features, process: Process, line: Interpreted, shares: tuple[float, float, float], now: tuple[float, float]
 ) -> Finding:
-    least, gain, most = (share_left_out(run, process, share) for share in shares)
     each, step = (share * process.loop / process.steps for share in now)
-    return Finding(
-        id="python-in-step",
+    return _told(
+        run, process, line, shares,
         says=(
             f"each step works {each * 1e3:.3g} ms between its backward pass and the optimizer's step ({now[0]:.0%} of "
             f"the loop), mostly at {line.where}, in {line.function}; the optimizer's step takes {step * 1e3:.2g} ms"
@@ -98,12 +96,7 @@ def _one_by_one(
             "what goes through gradients: all of them in one call (`torch.nn.utils.clip_grad_norm_`, "
             "`torch._foreach_norm`); what only reports: every few steps"
         ),
-        share_lost=1 - 1 / gain.likely,
-        speedup=replace(gain.down_to(least), high=max(gain.high, most.high)),
         basis="that work down to half of what the optimizer's step takes; from all of that (low) to nothing (high)",
-        falsified_by=f"samples/s without {line.where} below x{least.low:.2f} of this run's",
-        effect="unknown",
-        because=WHAT_FOR,
         evidence={
             "share": now[0],
             "each_s": each,
@@ -112,15 +105,13 @@ def _one_by_one(
             "stacks": float(process.looked),
             "steps": process.steps,
         },
-        where=line.where,
-    )
+    )  # fmt: skip
 
 
 def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[float, float, float]) -> Finding:
-    least, gain, most = (share_left_out(run, process, share) for share in shares)
     each = shares[1] * process.loop / process.steps
-    return Finding(
-        id="python-in-step",
+    return _told(
+        run, process, first, shares,
         says=(
             f"each step runs {each * 1e3:.3g} ms of plain Python {STANDS[first.side]} ({shares[1]:.0%} of the loop), "
             f"mostly at {first.where}{_called(first)}"
@@ -129,12 +120,7 @@ def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[
             "what depends on the data alone: in the dataset or once ahead; on the model's output: every few steps, "
             "or on whole batches by torch's functions"
         ),
-        share_lost=1 - 1 / gain.likely,
-        speedup=replace(gain.down_to(least), high=max(gain.high, most.high)),
         basis="that work taken off every step, down to what loader and device can do",
-        falsified_by=f"samples/s without {first.where} below x{least.low:.2f} of this run's",
-        effect="unknown",
-        because=WHAT_FOR,
         evidence={
             "share": shares[1],
             "each_s": each,
@@ -142,6 +128,33 @@ def _finding(run: Features, process: Process, first: Interpreted, shares: tuple[
             "looks": float(process.held_looks),
             "steps": process.steps,
         },
+    )  # fmt: skip
+
+
+def _told(  # noqa: PLR0913 - what a finding says in its own words
+    run: Features,
+    process: Process,
+    first: Interpreted,
+    shares: tuple[float, float, float],
+    *,
+    says: str,
+    do: str,
+    basis: str,
+    evidence: Mapping[str, float],
+) -> Finding:
+    """Return the finding on work at a line: `shares` of the loop go without it, at the least, likely, at the most."""
+    least, gain, most = (share_left_out(run, process, share) for share in shares)
+    return Finding(
+        id="python-in-step",
+        says=says,
+        do=do,
+        share_lost=1 - 1 / gain.likely,
+        speedup=replace(gain.down_to(least), high=max(gain.high, most.high)),
+        basis=basis,
+        falsified_by=f"samples/s without {first.where} below x{least.low:.2f} of this run's",
+        effect="unknown",
+        because="nothing tells what that work is for; what only reports changes nothing",
+        evidence=evidence,
         where=first.where,
     )
 

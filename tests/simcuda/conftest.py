@@ -16,8 +16,6 @@ if not os.environ.get("GPUTUNE_SIMCUDA"):
     collect_ignore_glob = ["test_*.py"]
 
 PATIENCE = 120.0  # s
-# What a thread of torch may do as the interpreter ends, behind all of a script: seen in bare runs as well.
-ABORTED, TORCHS_OWN = -6, "terminate called without an active exception\n"
 BEFORE = """
 import os, sys, time, torch
 MS = 1_980_000  # cycles
@@ -66,7 +64,7 @@ class Machine:
         """Run `code` and return what it printed, word by word."""
         process = self.start(code, environment, **options)
         out, errors = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0 or (process.returncode == ABORTED and errors.endswith(TORCHS_OWN)), errors
+        assert process.returncode == 0 or self._simcuda.is_torchs_own(process.returncode, errors), errors
         return str(out).split()
 
     def torchrun(self, ranks: int, code: str, **options: object) -> list[str]:

@@ -26,11 +26,9 @@ def _met(original, what, *, shared):
     """Wrap one function of `torch.distributed`: a span, with the bytes, the call's number and the number of ranks."""
 
     def before(args, kwargs):
-        if spans.silent or local.depth or spans.in_next():
+        t0 = entered()
+        if t0 is None:
             return None
-        local.depth = COLLECTIVE
-        t0 = now()
-        spans.mark(spans.SPAN, COLLECTIVE, t0)
         device = standing.here
         return t0, args, kwargs, device, None if device is None else device.begins()
 
@@ -65,6 +63,16 @@ def _tell(what, t0, t1, frame, args, kwargs, *, shared):  # noqa: PLR0913, PLR09
         ring.record(spans.SPAN, COLLECTIVE, t0, t1, site, size, number, 0 if alone else ident, ranks_met)
     except Exception as error:
         ring.failed(error)
+
+
+def entered():
+    """Begin a span, and return when; None within another one, in a next(), or where nothing is told."""
+    if spans.silent or local.depth or spans.in_next():
+        return None
+    local.depth = COLLECTIVE
+    t0 = now()
+    spans.mark(spans.SPAN, COLLECTIVE, t0)
+    return t0
 
 
 def numbered():

@@ -20,12 +20,8 @@ def _met(original, what, size):
     """Wrap a wait: a span, with the bytes, the call's number and the number of ranks."""
 
     def before(args, _kwargs):
-        if spans.silent or local.depth or spans.in_next():
-            return None
-        local.depth = COLLECTIVE
-        t0 = now()
-        spans.mark(spans.SPAN, COLLECTIVE, t0)
-        return t0, args[0]
+        t0 = collective.entered()
+        return None if t0 is None else (t0, args[0])
 
     def after(begun, result, _error):
         t0, one = begun
