@@ -78,7 +78,7 @@ def _finding(outlook: Outlook, wanted: Demand, mount: Mount, share: float) -> Fi
 
 def _of_an_open(wanted: Demand) -> str:
     """Return how long it takes to open one file, as a clause: on a server that is a round trip, or several."""
-    return f" ({wanted.opening / wanted.opens * 1e3:.2g} ms to open a file)" if wanted.opens else ""
+    return f" ({wanted.open_s * 1e3:.2g} ms to open a file)" if wanted.opens else ""
 
 
 def _advice(whole: float | None, rate: float) -> str:

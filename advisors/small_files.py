@@ -63,7 +63,7 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
             f"a sample opens {wanted.opens / wanted.samples:.2g} files"
             f"{f' of {size(each)}' if each else ''}: opening them and what goes with it takes about "
             f"{min(wanted.handling, outlook.making) * 1e3:.3g} of the {outlook.making * 1e3:.3g} ms in which a batch "
-            f"is made ({wanted.opening / wanted.opens * 1e3:.2g} ms to open one); the loop waits "
+            f"is made ({wanted.open_s * 1e3:.2g} ms to open one); the loop waits "
             f"{outlook.starving:.0%} of its time"
         ),
         do="pack samples into large files (tar shards, parquet, LMDB, one array) and read these in runs",
@@ -77,7 +77,7 @@ def _finding(outlook: Outlook, wanted: Demand) -> Finding:
             "waiting": outlook.starving,
             "opens_per_sample": wanted.opens / wanted.samples,
             "bytes_per_file": each,
-            "open_s": wanted.opening / wanted.opens,
+            "open_s": wanted.open_s,
             "batch_s": outlook.making,
         },
         where=outlook.loader.where,

@@ -53,6 +53,11 @@ class Demand:
         return min(1.0, (self.stored or 0.0) / self.asked) if self.asked else 0.0
 
     @property
+    def open_s(self) -> float:
+        """Return the s that it takes to open one file, of a batch that opens any."""
+        return self.opening / self.opens
+
+    @property
     def handling(self) -> float:
         """Return the s a batch that go into naming, opening, ending and closing files, whatever is in them."""
         return self.opening * (1 + self.closing[1])
