@@ -1,7 +1,9 @@
 """torch's anomaly detection is on: each function that is called writes down from where, and each gradient is checked.
 
 What it sees: stacks of the training thread in which torch writes down the stack of a function that it is asked for
-(`torch/fx/traceback.py` below torch's own frames), and their share of the loop.
+(`torch/fx/traceback.py` below torch's own frames), and their share of the loop; and what torch says of it as the model
+is called. Where torch says that it is on, the looks at gradients cost something as well: then the share counts as it
+was seen, and not the low end of what it may be.
 
 Why it matters: `torch.autograd.set_detect_anomaly(True)` is for finding where a NaN comes from. It formats a whole
 stack of Python for every function of the forward pass, looks for NaN in all gradients of the backward pass, and each of
@@ -21,7 +23,6 @@ from dataclasses import replace
 from gputune.core.figures import wilson
 from gputune.core.finding import Finding, Speedup
 from gputune.features import Features, Process
-from gputune.model.minimum_samples import LEAST_LOOKS
 from gputune.model.offload import share_left_out
 
 CHECKLIST = ("loss computation",)
@@ -32,13 +33,14 @@ ELSEWHERE = 2.0  # times as long did a step of twelve small layers take with it,
 
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
-        if process.steps and process.loop and process.looked >= LEAST_LOOKS and process.traces >= NOTABLE:
-            yield _finding(run, process)
+        if process.steps and process.loop and process.traces:
+            low = process.traces if process.precision.anomaly else wilson(process.traces, process.looked)[0]
+            if low >= NOTABLE:
+                yield _finding(run, process, low)
 
 
-def _finding(run: Features, process: Process) -> Finding:
+def _finding(run: Features, process: Process, low: float) -> Finding:
     share = process.traces
-    low, _ = wilson(share, process.looked)
     least, gain = (share_left_out(run, process, each) for each in (low, share))
     return Finding(
         id="anomaly-detection",

@@ -439,6 +439,7 @@ class Precision:
     products: bool = False  # it has matrices
     convolutions: bool = False  # it has convolutions over pictures
     threads: int | None = None  # of torch, for one operation on the host (intra-op); None: of older guests
+    anomaly: bool = False  # torch's anomaly detection is on
 
     @property
     def single(self) -> bool:

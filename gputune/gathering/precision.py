@@ -22,4 +22,5 @@ def precise(known: Precision, fields: Mapping[str, Json]) -> Precision:
         products=fields.get("products") is True,
         convolutions=fields.get("convolutions") is True,
         threads=threads if isinstance(threads, int) else None,
+        anomaly=fields.get("anomaly") is True,
     )

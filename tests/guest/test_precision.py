@@ -48,13 +48,20 @@ def told(watched: Callable[..., Any], *loops: dict[str, str]) -> list[list[dict[
 
 def test_a_model_is_told_once_by_its_parameters(watched: Callable[..., Any]) -> None:
     half = {"model": LINEAR + ".bfloat16()", "dtype": "torch.bfloat16"}
-    (plain,), (short,), (off,) = told(watched, {}, half, {"context": 'torch.autocast("cpu", enabled=False)'})
+    (plain,), (short,), (off,), (searched,) = told(
+        watched,
+        {},
+        half,
+        {"context": 'torch.autocast("cpu", enabled=False)'},
+        {"context": "torch.autograd.set_detect_anomaly(True)"},
+    )
     assert (plain["types"], plain["autocast"], plain["products"]) == (["torch.float32"], False, True)
     assert plain["convolutions"] is False
     assert plain["tf32"] in {True, False}
     assert short["types"] == ["torch.bfloat16"]
     assert off["autocast"] is False
     assert plain["threads"] >= 1
+    assert (plain["anomaly"], searched["anomaly"]) == (False, True)
 
 
 def test_autocast_is_told_wherever_it_is_entered(watched: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""In what precision, where and by how many threads the model computes: types, devices, autocast, TF32, threads.
+"""In what precision, where and how the model computes: types, devices, autocast, TF32, threads, looks for NaN.
 
 Looked at once, at the first call of a module with parameters in a sampled training step (forward.py). Autocast may be
 entered later than that, inside the model's own forward: its first `with` that is enabled tells, and puts back what it
@@ -41,6 +41,7 @@ def look(module):
         products=max(dimensions) > 1,
         convolutions=max(dimensions) >= 4,  # dimensions of a convolution's weights, those over text left out
         threads=torch.get_num_threads(),
+        anomaly=bool(getattr(torch, "is_anomaly_enabled", bool)()),
     )
 
 
