@@ -37,7 +37,9 @@ def paced(run: Features, finding: Finding) -> Finding:
         return finding
     if finding.id in BY_WORKERS:
         return _behind(run, finding, process, slope)
-    return _worth(run, finding, slope) if _is_of_thread(process, finding, slope) else finding
+    if not _is_of_thread(process, finding, slope):
+        return finding
+    return _worth(run, finding, slope, alone=finding.id in arbitration.PAUSES and _is_alone(run, process))
 
 
 def _meant(run: Features, finding: Finding) -> Process | None:
@@ -58,19 +60,29 @@ def _is_of_thread(process: Process, finding: Finding, slope: Slope) -> bool:
     return finding.id in (ON_HOST if process.on_host else AT_ITS_PLACE)
 
 
+def _is_alone(run: Features, process: Process) -> bool:
+    """Return whether there is nobody that the training's thread could wait for while it computes on its host.
+
+    If it loses little by being held up then, what its pauses wait for goes on meanwhile (a disk that writes), and goes
+    away with them.
+    """
+    workers = any(loader.num_workers for loader in process.loaders if loader.training)
+    return not workers and not process.queues and sum(each.loop > 0 for each in run.processes) == 1
+
+
 def _are_short(run: Features) -> bool:
     """Return whether CPUs are."""
     # so much of the CPUs: with more in use they are what is waited for
     return run.machine.busy is None or run.machine.busy > SHORT * run.machine.cpus
 
 
-def _worth(run: Features, finding: Finding, slope: Slope) -> Finding:
+def _worth(run: Features, finding: Finding, slope: Slope, *, alone: bool) -> Finding:
     """Return it with the part of its gain that the slope leaves; all of it where the thread may set the pace."""
     told = f"measured: held up {slope.delay * 1e3:.2g} ms a round, {slope.count} times for {ROUNDS} rounds, these took "
     told += f"{min(1.0, max(0.0, slope.value)):.0%} of that longer"
     if slope.most > SHORT:
         return _as_told(finding, slope, told) if slope.least > SETS else finding
-    if _are_short(run):
+    if alone or _are_short(run):
         return finding
     gain = finding.speedup
     low, likely, high = (

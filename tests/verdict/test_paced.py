@@ -92,6 +92,15 @@ def test_a_pause_that_is_longer_than_what_was_tried_is_another_matter() -> None:
     assert paced(hidden, long) == long
 
 
+def test_a_pause_that_nobody_else_can_hide_goes_away_with_what_it_waits_for() -> None:
+    """A disk writes while the thread is held up, so that the next fsync is shorter: it has none to write without it."""
+    short = finding("frequent-logging", evidence={"each_s": 0.001})
+    alone = process(slope(0.5), loaders=(loader(num_workers=0),), built="")
+    assert paced(run(alone), short) == short
+    assert paced(run(alone, replace(alone, pid=2)), short) != short
+    assert paced(run(alone), finding("python-in-step")) != finding("python-in-step")
+
+
 def test_workers_bring_nothing_where_the_thread_sets_the_pace() -> None:
     found = paced(run(process(slope(1.0, error=0.03))), finding("few-workers"))
     assert found.speedup.likely == pytest.approx(1 / (1 - 1.65 * 0.03))

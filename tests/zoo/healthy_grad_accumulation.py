@@ -19,7 +19,7 @@ class Waves(Dataset):
 def main() -> None:
     kit.settings(ZOO)
     torch.set_num_threads(1)
-    model = torch.nn.Sequential(torch.nn.Linear(1024, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 6))
+    model = torch.nn.Sequential(torch.nn.Linear(1024, 6144), torch.nn.ReLU(), torch.nn.Linear(6144, 6))
     optimizer = torch.optim.AdamW(model.parameters())
     loader = DataLoader(Waves(), batch_size=8, shuffle=True, num_workers=1)
     pace = kit.Pace()

@@ -53,7 +53,7 @@ def main() -> None:
         persistent_workers=args.num_workers > 0,
     )  # fmt: skip
     pace = kit.Pace()
-    for _epoch in range(4):
+    for _epoch in range(12):
         for x, y in loader:
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
