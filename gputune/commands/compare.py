@@ -20,7 +20,7 @@ from gputune.comparing.words import words
 from gputune.core.errors import TOO_LOW, GputuneError
 from gputune.launch import values
 from gputune.recording import lean
-from gputune.report.streams import encodable
+from gputune.report.streams import columns, encodable
 
 HELP = f"""{__doc__}
 
@@ -54,7 +54,7 @@ def command(a: str, b: str, *, fail_if_slower: float | None, anyway: bool, wante
     lean()
     found = compare(side(a), side(b), limit=fail_if_slower, anyway=anyway)
     if not wanted.stdout:
-        click.echo(encodable(words(found), sys.stdout.encoding))
+        click.echo(encodable(words(found, columns()), sys.stdout.encoding))
     wanted.put(found)
     if found.gate is not None and found.gate.state == "unknown":
         raise GputuneError("the two are not comparable, so that nothing is known of B", hint=found.remedies[0])

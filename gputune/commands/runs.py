@@ -7,8 +7,6 @@ folders: it asks on a terminal, and wants --yes elsewhere.
 
 """
 
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +19,7 @@ from gputune.core import config, opening
 from gputune.core.errors import BadUsage
 from gputune.core.hygiene import clean
 from gputune.launch import folders, values
-from gputune.report.streams import encodable
+from gputune.report.streams import columns, encodable
 from gputune.runs import words
 from gputune.runs.chosen import chosen
 from gputune.runs.found import listed
@@ -126,13 +124,7 @@ def _given(folder: Path) -> Path:
 
 
 def _list(found: list[Row]) -> str:
-    return f"{words.table(found, _width())}\n{words.total(found)}" if found else "no run is like that"
-
-
-def _width() -> int | None:
-    """Return how many columns there are, None where nobody says: a list that is piped is not cut."""
-    told = sys.stdout.isatty() or os.environ.get("COLUMNS")
-    return shutil.get_terminal_size().columns if told else None
+    return f"{words.table(found, columns())}\n{words.total(found)}" if found else "no run is like that"
 
 
 def _prune(found: list[Row], age: float, *, yes: bool) -> Pruned:

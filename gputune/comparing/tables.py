@@ -98,10 +98,9 @@ def ledger(a: Side, b: Side) -> list[LedgerShareRow]:
 
 def _share(span: str, a: Side, b: Side) -> LedgerShareRow:
     first, second = (fmean(_of(each, span) for each in side.subjects) for side in (a, b))
-    half = _half(span, a, b)
-    return LedgerShareRow(
-        span=span, a=first, b=second, difference=second - first, low=second - first - half, high=second - first + half
-    )
+    difference, half = second - first, _half(span, a, b)
+    low, high = max(-1.0, difference - half), min(1.0, difference + half)  # of a whole no more can come or go
+    return LedgerShareRow(span=span, a=first, b=second, difference=difference, low=low, high=high)
 
 
 def _half(span: str, a: Side, b: Side) -> float:

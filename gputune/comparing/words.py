@@ -1,30 +1,43 @@
 """A comparison as a person reads it: what differs beside the code first, what it comes to last."""
 
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 
 from gputune.comparing.comparison import FASTER, NOT_COMPARABLE, SLOWER, Comparison, SideRow
 from gputune.comparing.gate import GateResult
 from gputune.comparing.interval import FLOOR
 from gputune.comparing.student import MOST_RUNS
 from gputune.comparing.tables import CauseRow, LedgerShareRow
-from gputune.report.words import aligned, clip, likely, number, percent, times
+from gputune.report.words import WIDEST, aligned, clip, likely, number, percent, promised, times
 
 SHOWN = 4  # runs of a side that are shown with their rates
-NAME = 48  # characters of what was typed
+NAME, NARROWEST, BETWEEN = 48, 8, 2  # characters: of what was typed, of a value that is cut, and between two of them
+HEAD = ("A", "B", "B minus A")
 
 
-def words(found: Comparison) -> str:
-    """Return the comparison in lines."""
+def words(found: Comparison, width: int | None = None) -> str:
+    """Return the comparison in lines of at most `width` columns; None: however long they are."""
     parts = [
-        [_side("A", found.a), _side("B", found.b), *_notes(found)],
-        _table("differs beside the code", [(_marked(r.what, r.forbids), r.a, r.b) for r in found.differs]),
-        _table("set otherwise", [(r.what, r.a, r.b) for r in found.settings if r.a != r.b]),
+        _set([_side("A", found.a), _side("B", found.b), *_notes(found)], width),
+        _table("differs beside the code", [(_marked(r.what, r.forbids), r.a, r.b) for r in found.differs], width),
+        _table("set otherwise", [(r.what, r.a, r.b) for r in found.settings if r.a != r.b], width),
         # 0.005 of wall time: words of the ledger with less on both sides have no line
-        _table("where wall time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= 0.005]),
-        _table("found", [_cause(row, found) for row in found.findings]),
-        [verdict(found), *_gate(found.gate)],
+        _table("where wall time goes", [_share(row) for row in found.ledger if max(row.a, row.b) >= 0.005], width),
+        _table("found", [_cause(row, found) for row in found.findings], width),
+        _set([*verdict(found).split("\n"), *_gate(found.gate)], width),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _set(sentences: Iterable[str], width: int | None) -> list[str]:
+    """Return sentences in lines, what follows the first line of one below its words."""
+    if width is None:
+        return list(sentences)
+    broken = [
+        wrap(said, min(width, WIDEST), subsequent_indent="   ", break_on_hyphens=False, replace_whitespace=False)
+        for said in sentences
+    ]
+    return [line for lines in broken for line in lines]
 
 
 def _side(name: str, side: SideRow) -> str:
@@ -43,18 +56,22 @@ def _marked(what: str, forbids: bool) -> str:  # noqa: FBT001 - a mark for those
     return f"{what} (!)" if forbids else what
 
 
-def _table(title: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows under their title, columns as wide as they need be; of the last one nothing is filled up."""
+def _table(title: str, rows: Sequence[tuple[str, ...]], width: int | None) -> list[str]:
+    """Return rows under their title, columns as wide as they need be, or as `width` leaves to the values."""
     if not rows:
         return []
-    head = (title, "A", "B", *([""] if len(rows[0]) > 3 else []))
-    whole = [head, *((f"  {first}", *rest) for first, *rest in rows)]
-    return aligned(whole)
+    whole = [(title, *HEAD[: len(rows[0]) - 1]), *((f"  {first}", *rest) for first, *rest in rows)]
+    lines = aligned(whole)
+    if width is None or max(map(len, lines)) <= width:
+        return lines
+    room = width - max(len(first) for first, *_ in whole)
+    each = max(NARROWEST, room // (len(rows[0]) - 1) - BETWEEN)
+    return aligned([(clip(first, width), *(clip(value, each) for value in rest)) for first, *rest in whole])
 
 
 def _share(row: LedgerShareRow) -> tuple[str, ...]:
-    ends = f"{100 * row.difference:+.0f} ({100 * row.low:+.0f} to {100 * row.high:+.0f})"
-    return row.span, percent(row.a), percent(row.b), ends
+    middle, low, high = (f"{round(100 * share):+d}" for share in (row.difference, row.low, row.high))
+    return row.span, percent(row.a), percent(row.b), f"{middle} ({low} to {high})"
 
 
 def _cause(row: CauseRow, found: Comparison) -> tuple[str, ...]:
@@ -68,7 +85,7 @@ def _cause(row: CauseRow, found: Comparison) -> tuple[str, ...]:
 def _gain(gain: float | None, runs: int, of: int) -> str:
     if gain is None:
         return "-"
-    return likely(gain) + (f" in {runs} of {of}" if of > 1 else "")
+    return (promised(gain) or "found") + (f" in {runs} of {of}" if of > 1 else "")
 
 
 def verdict(found: Comparison) -> str:

@@ -17,6 +17,13 @@ SAMPLES, SAMPLED = "loader.samples", "batches.samples/s"
 STEPS = "steps/s[optimizer]"  # the pace of a training whose samples nobody counted
 NAMES = {**SPANS, WAITED: WAIT, SAMPLES: "samples", SAMPLED: "samples", STEPS: "steps"}
 SUMS = frozenset({*SPANS, WAITED})  # of all training processes together: shown as their mean
+# What a line is called below the title of its plot, where its metric's own name would ask for a manual
+WORDS = {
+    "batches.ready": "batches", "cpu.main": "training", "cpu.workers": "workers", "cpu.rest": "rest of the job",
+    "cpu.others": "others", "memory.job": "job", "disk.read": "read", "disk.write": "written",
+    "net.received": "received", "net.sent": "sent", "pressure.cpu": "for a CPU", "pressure.io": "for storage",
+    "pressure.memory": "for memory",
+}  # fmt: skip
 
 
 class Plot(NamedTuple):
@@ -27,6 +34,13 @@ class Plot(NamedTuple):
     columns: tuple[str, ...]
     most: float | None = None  # the upper end of its axis; None where values set it
     quiet: bool = False  # lines that stay at 0 are left out
+
+
+def label(column: str) -> str:
+    """Return what a column is called in a legend: `read sda`, `GPU 0`."""
+    metric, _, instance = column.rstrip("]").partition("[")
+    word = "GPU" if metric.startswith("gpu.") else WORDS.get(metric)
+    return NAMES.get(column, column) if word is None else f"{word} {instance}".rstrip()
 
 
 def plots(known: Collection[str], words: Collection[str]) -> tuple[Plot, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gputune import __version__
+from gputune.core import figures
 from gputune.core.errors import BadUsage
 from gputune.core.figures import duration, size
 from gputune.core.hygiene import clean
@@ -68,7 +69,13 @@ def _environment() -> "jinja2.Environment":
     )
     style, script = _joined(STYLES), f"/* {(HERE / LICENCE).read_text(encoding='utf-8')} */\n{_joined(SCRIPTS)}"
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.filters |= {"percent": percent, "number": number, "duration": duration, "size": size}
+    environment.filters |= {
+        "percent": percent,
+        "number": number,
+        "figure": figures.number,
+        "duration": duration,
+        "size": size,
+    }
     environment.globals |= {
         "version": __version__,
         "style": Markup(style),  # noqa: S704 - a file of ours

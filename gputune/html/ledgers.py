@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputune.core.events import AROUND_LOOP
-from gputune.core.figures import apportion
+from gputune.core.figures import apportion, duration
 from gputune.verdict.document import Verdict
 
 WIDTH = 1000  # of the bar's own units: a tenth of a percent each
@@ -13,30 +13,44 @@ WIDTH = 1000  # of the bar's own units: a tenth of a percent each
 class LedgerSegment(NamedTuple):
     """One word of a ledger: where its stretch of the bar begins, how wide it is (of WIDTH), and its seconds.
 
-    `of_loop`: its share of what is neither start-up nor teardown, null of these.
+    `of_loop`: its part of what is neither start-up nor teardown, in the same units; null of these.
     """
 
     name: str
     start: int
     width: int
     seconds: float
-    of_loop: float | None = None
+    of_loop: int | None = None
     margin: float | None = None
 
     @property
     def share(self) -> str:
         """Return its share as the table shows it."""
-        return f"{self.width / 10:.1f} %" if self.width else "under 0.1 %"
+        return _tenths(self.width)
+
+    @property
+    def time(self) -> str:
+        """Return how long it was as the table shows it."""
+        return duration(self.seconds) if self.seconds >= 0.005 else "under 0.01 s"
+
+    @property
+    def share_of_loop(self) -> str:
+        """Return its share of the loop as the table shows it."""
+        return "–" if self.of_loop is None else _tenths(self.of_loop)
 
 
 def of_training(verdict: Verdict) -> list[LedgerSegment]:
     """Return where the training's time went, the largest first."""
     rows = sorted(verdict.ledger, key=lambda row: -row.share)
-    loop = sum(row.share for row in rows if row.span not in AROUND_LOOP)
+    loop = [row for row in rows if row.span not in AROUND_LOOP]
     laid = _laid([(row.span, row.share, row.seconds) for row in rows])
     margins = {row.span: row.margin for row in rows}
-    shares = {row.span: row.share / loop for row in rows if loop > 0 and row.span not in AROUND_LOOP}
-    return [row._replace(of_loop=shares.get(row.name), margin=margins[row.name]) for row in laid]
+    inside = {part.name: part.width for part in _laid([(row.span, row.share, row.seconds) for row in loop])}
+    return [row._replace(of_loop=inside.get(row.name), margin=margins[row.name]) for row in laid]
+
+
+def _tenths(width: int) -> str:
+    return f"{width / 10:.1f} %" if width else "under 0.1 %"
 
 
 def of_device(verdict: Verdict) -> list[LedgerSegment]:

@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 from gputune import recording
 from gputune.core.errors import GputuneError
-from gputune.html.columns import NAMES, PAUSES, SAMPLED, SAMPLES, SPANS, STEPS, SUMS, Plot, plots
+from gputune.core.figures import MOSTLY
+from gputune.html.columns import NAMES, PAUSES, SAMPLED, SAMPLES, SPANS, STEPS, SUMS, Plot, label, plots
 from gputune.launch.job import seats
 from gputune.recording import ColumnEnvelope, Series
 from gputune.report import kept
@@ -15,6 +16,7 @@ from gputune.verdict.document import Verdict
 
 POINTS = 480  # of a line: a plot on a screen has some 900 pixels, and a zoomed one need not be finer than a report
 MOST = 8  # lines of one plot: no eye tells more apart
+SEEN = 0.01  # of a training's time in a point: a pause that never takes more is no thicker than its own line
 
 Points: TypeAlias = list["float | None"]
 
@@ -33,6 +35,7 @@ def of(folder: Path, verdict: Verdict) -> PlotData:
     verdict = verdict if place == folder else kept.shown(place)
     trained = max(1, sum(process.seen for process in verdict.processes))
     found, chosen = _measured(place, verdict, lost)
+    found = _recorded(found, verdict, trained)
     shown = [drawn for plot in chosen if (drawn := _plot(plot, found, trained)) is not None]
     if not shown:
         return PlotData(None, lost)
@@ -61,13 +64,30 @@ def _measured(folder: Path, verdict: Verdict, lost: dict[str, str]) -> tuple[Ser
     return Series(found.since, found.until, found.step, found.times, {**found.columns, **steps.columns}), chosen
 
 
+def _recorded(found: Series, verdict: Verdict, trained: int) -> Series:
+    """Leave out pauses that nobody would see, and what the ledger knows mostly from elsewhere.
+
+    Of an exchange inside of backward passes nothing is recorded: its line would lie at nothing, and the ledger has much.
+    """
+    told = {row.span: row.seconds for row in verdict.ledger}
+    lasted = {name: sum(share or 0.0 for share in line.mean) * found.step for name, line in found.columns.items()}
+    poor = {name for name in SPANS if lasted.get(name, 0.0) / trained < MOSTLY * told.get(SPANS[name], 0.0)}
+    poor |= {
+        name
+        for name, line in found.columns.items()
+        if name in SPANS and max(share or 0.0 for share in line.max) < SEEN * trained
+    }
+    columns = {name: line for name, line in found.columns.items() if name not in poor}
+    return Series(found.since, found.until, found.step, found.times, columns)
+
+
 def _metric(column: str) -> str:
     return column.partition("[")[0]
 
 
 def _plot(plot: Plot, found: Series, trained: int) -> dict[str, object] | None:
     lines = [pair for pair in _lines(plot, found) if not (plot.quiet and _is_flat(pair[1]))]
-    if not lines:
+    if not any(_is_line(line) for _, line in lines):
         return None
     return {
         "title": plot.title,
@@ -94,11 +114,16 @@ def _is_flat(line: ColumnEnvelope) -> bool:
     return not any(line.max)
 
 
+def _is_line(line: ColumnEnvelope) -> bool:
+    """Return whether it was read more than once: a single dot shows nothing over time."""
+    return sum(value is not None for value in line.mean) > 1
+
+
 def _line(column: str, line: ColumnEnvelope, by: int, *, shaded: bool) -> dict[str, object]:
     """Return a line; its least and greatest values only where they are drawn, and others than its means."""
     mean, least, most = (_short(each, by) for each in (line.mean, line.min, line.max))
     spread = [least, most] if shaded and not least == mean == most else []
-    return {"name": NAMES.get(column, column), "mean": mean, "spread": spread}
+    return {"name": NAMES.get(column, column), "label": label(column), "mean": mean, "spread": spread}
 
 
 def _bands(found: Series) -> Iterable[dict[str, object]]:

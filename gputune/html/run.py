@@ -70,6 +70,7 @@ def _context(folder: Path, typed: str, story: Mapping[str, Json], verdict: Verdi
         "next": attached.NEXT if verdict.attached is not None and not verdict.findings else "",
         "ranks": [line.strip() for line in rank_rows(verdict.processes, 10_000)],  # columns: a page wraps by itself
         "processes": shown(verdict.processes),
+        "hosts": any(process.host for process in verdict.processes),
         "about": about.rows(story),
     }
 

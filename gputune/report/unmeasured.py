@@ -66,8 +66,13 @@ def held_back(experiments: ExperimentsRow | None) -> str:
     held = experiments
     count = held.holds + held.delays + held.fills + held.lone + held.slopes
     moments = f"{count} moments were" if count > 1 else "one moment was"
-    share = "" if held.share is None else f": at most {100 * held.share:.1f} % of the loop"
+    share = "" if held.share is None else f": {_at_most(held.share)} of the loop"
     return f"to see what sets the pace, {moments} held up{share}"
+
+
+def _at_most(share: float) -> str:
+    """Return a share in tenths of a percent; one that is smaller is not called nothing."""
+    return "under 0.1 %" if share < 0.001 else f"at most {100 * share:.1f} %"
 
 
 def took(verdict: Verdict) -> str:

@@ -45,6 +45,11 @@ def likely(gain: float) -> str:
     return f"×{gain:.{_digits(gain)}f}"
 
 
+def promised(gain: float) -> str:
+    """Return a likely speed-up, "" of one that would be told as ×1.00: a risk is found without a gain."""
+    return likely(gain) if round(gain, 2) > 1 else ""
+
+
 def _digits(gain: float) -> int:
     return 2 if gain < 1.5 else 1 if gain < 10 else 0
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from gputune.core.figures import duration, size
-from gputune.report.words import clip, likely, number
+from gputune.report.words import clip, number, promised
 from gputune.runs.one import ENDED
 from gputune.runs.pruning import Pruned, Spared
 from gputune.runs.rows import Row
@@ -57,11 +57,16 @@ def _cells(one: Row) -> tuple[str, ...]:
         f"status {one.exit_code}" if one.state == ENDED and one.exit_code else one.state,
         "-" if one.wall_s is None else duration(one.wall_s),
         "-" if one.samples_per_s is None else clip(number(one.samples_per_s), NUMBER),
-        f"{one.finding} {likely(one.gain)}" if one.finding and one.gain else one.finding or clip(one.why, NAME) or "-",
+        _found(one) or clip(one.why, NAME) or "-",
         one.label,
         one.job,
         size(one.bytes),
     )
+
+
+def _found(one: Row) -> str:
+    """Return the best finding and its likely gain; of a risk, which promises none, its name alone."""
+    return f"{one.finding} {promised(one.gain or 0.0)}".strip()
 
 
 def total(found: Sequence[Row]) -> str:

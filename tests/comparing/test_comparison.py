@@ -106,6 +106,33 @@ def test_settings_ledger_and_findings_stand_side_by_side(run: Make, tmp_path: Pa
     assert "few-workers  ×2.1 in 2 of 2  -" in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(run: Make, tmp_path: Path, width: int) -> None:
+    environment = {"PYTHONPATH": "/somewhere/" * 9}
+    run("a/0", 100.0, at=0, about={"environment": environment}, exit_code=1)
+    b = run("b", 101.0, about={"environment": {}}, command=["python", "train.py", "--folder", "/somewhere/else/" * 5])
+    found = compare(side(str(tmp_path / "a")), side(str(b)), limit=0.05)
+    text = words(found, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.split()[-40:] == words(found).split()[-40:]  # sentences are broken, not cut
+
+
+def test_a_risk_is_found_and_promises_no_gain(run: Make) -> None:
+    one, two = (
+        side(str(run(name, findings=[finding("device-errors", gain)]))) for name, gain in (("a", 1.0), ("b", 1.2))
+    )
+    (line,) = (line.split() for line in words(compare(one, two)).splitlines() if "device-errors" in line)
+    assert line == ["device-errors", "found", "×1.20"]
+
+
+def test_a_share_differs_by_no_more_than_all(run: Make, tmp_path: Path) -> None:
+    for number, share in enumerate((0.05, 0.95)):
+        rows = [LedgerRow(span=name, seconds=60 * s, share=s) for name, s in (("step", share), ("sync", 1 - share))]
+        run(f"a/{number}", 100.0, at=number, ledger=rows)
+    found = compare(side(str(tmp_path / "a")), side(str(run("b"))))
+    assert all(-1 <= row.low <= row.difference <= row.high <= 1 for row in found.ledger)
+
+
 def test_a_run_on_both_sides_is_named(run: Make, tmp_path: Path) -> None:
     first, second = run("a/1", 100.0, at=0), run("a/2", 101.0, at=2)
     found = compare(side(str(tmp_path / "a")), side(str(second)))

@@ -15,6 +15,7 @@ from gputune.report import summary
 
 Made = Callable[..., Path]
 INK = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size > 8"
+PAPER = 718  # px: an A4 page between the margins that Chromium gives it
 FIRST = "document.querySelector('#draw .u-over')"
 MIDDLE = f"(r => [r.x + r.width / 2, r.y + r.height / 2])({FIRST}.getBoundingClientRect())"
 TOLD = "[...document.querySelectorAll('.legend b')].map(b => b.textContent)"
@@ -134,6 +135,8 @@ def test_paper_has_all_but_the_buttons(browser: Chromium, made: Made) -> None:
     )
     assert hidden == 0
     assert not shown.ask("document.getElementById('zoom-in').getClientRects().length")
+    shown.send("Emulation.setDeviceMetricsOverride", width=PAPER, height=1000, deviceScaleFactor=1, mobile=False)
+    assert shown.ask("[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
     assert shown.send("Page.printToPDF")["data"]
     shown.close()
 

@@ -142,7 +142,7 @@ def test_no_string_runs_in_a_browser(browser: Chromium, recording: Path, tmp_pat
 
 def line(name: str) -> dict[str, object]:
     """Return a line of three points."""
-    return {"name": name, "mean": [1, None, 3], "spread": []}
+    return {"name": name, "label": name, "mean": [1, None, 3], "spread": []}
 
 
 def test_names_of_columns_are_text_in_the_plots_too(browser: Chromium, tmp_path: Path) -> None:
@@ -158,6 +158,8 @@ def test_names_of_columns_are_text_in_the_plots_too(browser: Chromium, tmp_path:
     assert shown.ask("plots.dataset.drawn") == str(len(names))
     titles = shown.ask("[...document.querySelectorAll('figcaption > b')].map(b => b.textContent)")
     assert titles == names
+    legends = shown.ask("[...document.querySelectorAll('.legend span span')].map(s => s.textContent)")
+    assert [each.strip() for each in legends] == [each.strip() for each in names]
     assert shown.ask("document.querySelectorAll('#draw script, #draw img, #draw svg').length") == 0
     assert shown.complaints() == []
     shown.close()

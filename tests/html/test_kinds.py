@@ -70,6 +70,7 @@ def test_the_shares_of_the_ledger_add_to_a_hundred(recording: Path) -> None:
         rows = ledgers.of_training(verdict)
         assert sum(row.width for row in rows) in {0, ledgers.WIDTH}
         assert all(row.start + row.width <= ledgers.WIDTH for row in rows)
+        assert sum(row.of_loop or 0 for row in rows) in {0, ledgers.WIDTH}
 
 
 def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:

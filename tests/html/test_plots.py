@@ -10,6 +10,8 @@ import pytest
 
 from gputune.core.sample import Metric
 from gputune.html import plots
+from gputune.html.columns import label
+from gputune.verdict.document import LedgerRow
 
 SHARE = "share of the training's time"
 WAIT = Metric("loader.wait", "ratio", "wait")
@@ -52,6 +54,29 @@ def test_a_number_a_tick_is_read_before_records_that_say_the_same(tmp_path: Path
     found = drawn(folder, wall_s=10.0, processes=[making.process()] * 2)
     assert found[SHARE]["loader.wait"] == pytest.approx(0.25, rel=1e-3)  # a mean already
     assert found["pace"] == {"samples": pytest.approx(80, rel=0.01)}
+
+
+def test_a_word_that_records_do_not_account_for_has_no_line(recording: Path) -> None:
+    spans = {"evaluation": 6.0, "checkpoint": 6.0}  # s: of the latter 1.8 s were recorded
+    found = drawn(recording, ledger=[LedgerRow(span=name, seconds=s, share=s / 30) for name, s in spans.items()])
+    assert set(found[SHARE]) == {"loader.wait", "evaluation"}
+
+
+def test_what_was_read_once_is_no_plot(tmp_path: Path) -> None:
+    folder = making.recorded(tmp_path / "run", 1)
+    titles = [plots.of(folder, msgspec.structs.replace(making.KINDS["loader"], wall_s=s)).data for s in (0.5, 1.0)]
+    assert [bool(each) for each in titles] == [True, True]
+    for data in titles:
+        assert data is not None
+        for plot in data["plots"]:  # type: ignore[attr-defined] # rows
+            assert any(sum(value is not None for value in line["mean"]) > 1 for line in plot["lines"])
+
+
+def test_lines_have_names_for_whoever_reads_them_first() -> None:
+    called = ["gpu.power[1]", "cpu.rest", "disk.write[sda]", "batches.wait/s", "steps/s[optimizer]", "strange[x]"]
+    assert [label(each) for each in called] == [
+        "GPU 1", "rest of the job", "written sda", "loader.wait", "steps", "strange[x]"
+    ]  # fmt: skip
 
 
 def test_where_nobody_counted_samples_the_pace_is_that_of_steps(tmp_path: Path) -> None:

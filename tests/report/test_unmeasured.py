@@ -83,6 +83,7 @@ def test_what_was_held_back_is_told_with_what_it_may_have_cost() -> None:
     both = held_back(ExperimentsRow(holds=12, delays=1, share=0.00284))
     assert both == "to see what sets the pace, 13 moments were held up: at most 0.3 % of the loop"
     assert held_back(ExperimentsRow(holds=0, delays=1, share=None)).endswith("pace, one moment was held up")
+    assert held_back(ExperimentsRow(holds=1, delays=0, share=0.0004)).endswith("held up: under 0.1 % of the loop")
 
 
 def test_hooks_that_ran_in_python_are_told_with_what_they_cost() -> None:

@@ -15,6 +15,7 @@ from gputune.runs.found import NoRuns, listed
 from gputune.runs.labels import FILE, give, label
 from gputune.runs.one import kept, state
 from gputune.runs.rows import row, rows
+from gputune.runs.words import table
 from tests.comparing.conftest import Make, finding
 
 LATE = time.time() - 3600
@@ -51,6 +52,12 @@ def test_a_row_says_when_how_fast_and_what_was_found(run: Make) -> None:
     assert found.started == 1_700_000_000.0
     assert found.bytes >= 3 * 4096
     assert not found.foreign
+
+
+def test_of_a_risk_no_gain_is_shown(run: Make) -> None:
+    shown = table([row(run("a", findings=[finding("device-errors", 1.0)]))])
+    assert "device-errors" in shown
+    assert "×" not in shown
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,6 @@
     return found;
   };
 
-  const called = (lines, index) => { // of several devices the first one is called in full
-    const metric = (line) => line.name.split("[")[0], name = lines[index].name;
-    return index && lines.every((line) => metric(line) === metric(lines[0])) ? name.slice(metric(lines[0]).length) || name : name;
-  };
-
   const figure = (about) => {
     const made = element("figure"), caption = element("figcaption"), legend = element("span");
     made.className = "plot";
@@ -97,7 +92,7 @@
     const values = about.lines.map((line, index) => {
       const entry = element("span"), key = element("i"), value = element("b");
       key.style.background = lineColour(line, index);
-      entry.append(key, element("span", called(about.lines, index) + " "), value);
+      entry.append(key, element("span", line.label + " "), value);
       legend.append(entry);
       return value;
     });
