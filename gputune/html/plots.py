@@ -67,7 +67,8 @@ def _measured(folder: Path, verdict: Verdict, lost: dict[str, str]) -> tuple[Ser
 def _recorded(found: Series, verdict: Verdict, trained: int) -> Series:
     """Leave out pauses that nobody would see, and what the ledger knows mostly from elsewhere.
 
-    Of an exchange inside of backward passes nothing is recorded: its line would lie at nothing, and the ledger has much.
+    Of an exchange inside of backward passes nothing is recorded: its line would lie at nothing beside a ledger that
+    has much of it.
     """
     told = {row.span: row.seconds for row in verdict.ledger}
     lasted = {name: sum(share or 0.0 for share in line.mean) * found.step for name, line in found.columns.items()}
