@@ -36,9 +36,9 @@ State: TypeAlias = Literal["ended", "live", "broken"]
 class NoTable(BadUsage):
     """A run has no table of that name, or it is a job whose ranks have tables."""
 
-    def __init__(self, name: str, folder: Path, ranks: int) -> None:
-        if ranks and name in TABLES:
-            super().__init__(f"`{folder}` is a job of {ranks} ranks: each has tables of its own", hint="`.ranks`")
+    def __init__(self, name: str, folder: Path, *, is_job: bool) -> None:
+        if is_job and name in TABLES:
+            super().__init__(f"`{folder}` is a job: each of its ranks has tables of its own", hint="`.ranks`")
         else:
             super().__init__(f"a run has no table `{name}`", hint=f"it has {', '.join(TABLES)}")
 
@@ -97,7 +97,7 @@ class Run:
         Raises NoTable, and Damaged where a part of the recording cannot be read.
         """
         if name not in self._tables:
-            raise NoTable(name, self.folder, len(self.ranks))
+            raise NoTable(name, self.folder, is_job=bool(self.ranks))
         return Table(name, self._tables[name])
 
     @cached_property

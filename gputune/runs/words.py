@@ -46,8 +46,14 @@ def _narrow(widths: dict[str, int], width: int) -> None:
 
 
 def _cell(text: str, name: str, width: int) -> str:
-    cut = clip(text, width)
+    cut = _kept_gain(text, width) if name == "finding" else clip(text, width)
     return f"{cut:>{width}}" if name in RIGHT else f"{cut:{width}}"
+
+
+def _kept_gain(text: str, width: int) -> str:
+    """Return a finding cut to `width` columns: its gain tells more than the end of its name."""
+    name, sign, gain = text.rpartition(" ×")
+    return clip(name, width - len(sign + gain)) + sign + gain if sign else clip(text, width)
 
 
 def _cells(one: Row) -> tuple[str, ...]:

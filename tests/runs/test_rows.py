@@ -54,6 +54,14 @@ def test_a_row_says_when_how_fast_and_what_was_found(run: Make) -> None:
     assert not found.foreign
 
 
+@pytest.mark.parametrize("width", [60, 50, 40])
+def test_on_a_narrow_terminal_the_gain_stays(run: Make, width: int) -> None:
+    shown = table([row(run("a-long-name-of-a-run", findings=[finding("communication-bound", 5.9)]))], width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "communicat" in shown
+    assert "×5.9" in shown
+
+
 def test_of_a_risk_no_gain_is_shown(run: Make) -> None:
     shown = table([row(run("a", findings=[finding("device-errors", 1.0)]))])
     assert "device-errors" in shown
