@@ -76,7 +76,7 @@ def _recorded(found: Series, verdict: Verdict, trained: int) -> Series:
     poor |= {
         name
         for name, line in found.columns.items()
-        if name in SPANS and max(share or 0.0 for share in line.max) < SEEN * trained
+        if name in SPANS and max((share or 0.0 for share in line.max), default=0.0) < SEEN * trained
     }
     columns = {name: line for name, line in found.columns.items() if name not in poor}
     return Series(found.since, found.until, found.step, found.times, columns)
