@@ -13,7 +13,7 @@ HEAD = ("began", "run", "state", "wall", "samples/s", "finding", "label", "job",
 RIGHT = frozenset({"wall", "samples/s", "disk"})
 CUT = frozenset({"finding", "label", "run"})  # texts of which the beginning says much
 # What is cut, or left out, where a terminal is narrow, until the rest fits: a name is typed again, and tells the time.
-SPARE = ("finding", "began", "disk", "job", "wall", "label", "state", "run")
+SPARE = ("finding", "began", "disk", "job", "wall", "label", "state", "samples/s", "run")
 NAME, NUMBER, SHORTEST, BETWEEN = 48, 12, 16, 2  # characters: of a name, a number, a text that is cut, and a gap
 
 
