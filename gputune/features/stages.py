@@ -1,4 +1,4 @@
-"""What is known of a pipeline of tf.data beside its batches: its stages, and what one batch takes of them."""
+"""What is known of a pipeline of tf.data or DALI beside its batches: stages and what a batch takes of them; threads."""
 
 from dataclasses import dataclass
 
@@ -46,7 +46,14 @@ class Making:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The stages from the one that is asked for batches to the source, and which of them took most."""
+    """The stages from the one that is asked for batches to the source, and which of them took most.
+
+    Of DALI (`framework` "dali") none is known, but `threads` and how many batches its queue holds, `depth`; 0: untold.
+    """
+
+    framework: str = "tf.data"
+    threads: int = 0
+    depth: int = 0
 
     stages: tuple[Stage, ...] = ()
     slowest: int = 0

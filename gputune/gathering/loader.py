@@ -16,7 +16,7 @@ from gputune.gathering.delays import Delays
 from gputune.gathering.handover import Handed, Handovers
 from gputune.gathering.in_flight import Fetches, Made
 from gputune.gathering.pinning import Pinning
-from gputune.gathering.pipeline import PipelineState
+from gputune.gathering.pipeline import FRAMEWORKS, PipelineState
 from gputune.gathering.ready_rounds import ReadyRounds
 from gputune.gathering.settling import Settling
 from gputune.gathering.slowing import Slowing
@@ -70,7 +70,7 @@ class LoaderState:
         self.num_workers = maybe(settings.get("num_workers")) or 0
         self.batch_size = maybe(settings.get("batch_size"))
         self.worker_threads: int | None = None
-        self.pipeline = PipelineState(settings) if settings.get("framework") == "tf.data" else None
+        self.pipeline = PipelineState(settings) if str(settings.get("framework")) in FRAMEWORKS else None
         self.settling = Settling(self.num_workers)
         self.batches = self.samples = self.in_evaluation = 0
         self._without_gradients = 0

@@ -1,4 +1,4 @@
-"""The part of the gatherer that listens to one pipeline of tf.data: its stages, and what they took."""
+"""The part of the gatherer that listens to one pipeline of tf.data or DALI: its stages, and what they took."""
 
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -8,6 +8,8 @@ from gputune.core.sample import Json
 from gputune.core.units import NS
 from gputune.features.stages import Making, Pipeline, Stage
 
+FRAMEWORKS = frozenset({"tf.data", "dali"})  # whose loaders are no DataLoader, and have none of its settings
+
 
 class PipelineState:
     """Streaming state of one pipeline. The first reading is left out: buffers fill, and functions are traced."""
@@ -15,6 +17,8 @@ class PipelineState:
     def __init__(self, settings: Mapping[str, Json]) -> None:
         maps = settings.get("maps")
         self._maps = tuple(map(str, maps)) if isinstance(maps, list) else ()
+        self._framework = str(settings.get("framework"))
+        self._threads, self._depth = (_count(settings.get(name)) for name in ("threads", "prefetch"))
         self._python = settings.get("python") is True
         self._stages: tuple[Stage, ...] = ()
         self._slowest: Counter[int] = Counter()  # stage to readings: at an epoch's end stages are gone that have done
@@ -39,12 +43,19 @@ class PipelineState:
     def features(self) -> Pipeline:
         """Return what is known."""
         return Pipeline(
+            framework=self._framework,
+            threads=self._threads,
+            depth=self._depth,
             stages=self._stages,
             slowest=max(self._slowest, key=self._slowest.__getitem__, default=0),
             makings=tuple(self._makings),
             python=self._python,
             maps=self._maps,
         )
+
+
+def _count(told: Json) -> int:
+    return told if isinstance(told, int) else 0
 
 
 def _stage(fields: list[Json]) -> Stage:

@@ -261,13 +261,22 @@ def _epoch(loader: Loader, told: object) -> int:
     return max((e.batches for e in loader.epochs if e.complete), default=0)
 
 
+NO_DATALOADER = {  # by framework: what was in the run instead, and what to do
+    "tf.data": (
+        "but pipelines of tf.data were in the run",
+        "tf.data tunes itself with `num_parallel_calls=tf.data.AUTOTUNE`; `gputune watch` says what it lacks",
+    ),
+    "dali": (
+        "but iterators of NVIDIA DALI were in the run",
+        "their pipelines are built with `num_threads` and `prefetch_queue_depth`; `gputune watch` says what they lack",
+    ),
+}
+
+
 def _no_loader(start: Start, script: str, where: str) -> GputuneError:
-    if start.run is not None and any(x.pipeline is not None for p in start.run.processes for x in p.loaders):
-        return NoLoader(
-            script,
-            "but pipelines of tf.data were in the run",
-            "tf.data tunes itself with `num_parallel_calls=tf.data.AUTOTUNE`; `gputune watch` says what it lacks",
-        )
+    loaders = [x for p in start.run.processes for x in p.loaders] if start.run is not None else []
+    if pipeline := next((x.pipeline for x in loaders if x.pipeline is not None), None):
+        return NoLoader(script, *NO_DATALOADER[pipeline.framework])
     if where and start.loaders:
         return elsewhere(start, script, where)
     if only := evaluated(start):

@@ -87,3 +87,20 @@ def test_a_note_that_is_none_is_passed_over(untold) -> None:
     pipeline(untold, id=2)
     untold.note(n="pipeline", id=2, stages="none")
     assert len(untold.features().processes) <= 1
+
+
+def test_an_iterator_of_dali_has_threads_and_a_queue_and_no_stages(untold) -> None:
+    untold.loader(framework="dali", threads=3, prefetch=2)
+    untold.iterator()
+    untold.epoch(30)
+    (loader,) = untold.features().processes[0].loaders
+    assert (loader.pipeline.framework, loader.pipeline.threads, loader.pipeline.depth) == ("dali", 3, 2)
+    assert loader.pipeline.stages == ()
+
+
+def test_what_is_told_of_its_threads_may_be_nonsense(untold) -> None:
+    untold.loader(framework="dali", threads=["many"], prefetch=None)
+    untold.iterator()
+    untold.epoch(5)
+    (loader,) = untold.features().processes[0].loaders
+    assert (loader.pipeline.threads, loader.pipeline.depth) == (0, 0)

@@ -80,6 +80,7 @@ class Case:
     cards: list[str] = field(default_factory=list)  # the command that gives it cards, if any
     python: str = sys.executable  # that runs the script
     fails: bool = False  # the planted cause ends the run
+    softly: bool = False  # what would mend it is told as what may help, for nothing in the run makes sure of it
 
     @property
     def elsewhere(self) -> str:
@@ -132,7 +133,7 @@ def cases(only: str) -> list[Case]:
 def case_of(path: Path) -> Case:
     """Return the script's case, as its header says it."""
     zoo = header(path)
-    optional = {name: zoo[name] for name in ("container", "neighbours", "fails") if name in zoo}
+    optional = {name: zoo[name] for name in ("container", "neighbours", "fails", "softly") if name in zoo}
     if zoo["device"] == "sim":
         optional["cards"] = [sys.executable, str(RUN_ON_CARDS), "--devices", "1"]
     return Case(
@@ -369,10 +370,11 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
 
 def _told(case: Case, outcome: Outcome, verdict: dict) -> dict | None:
     """Take a verdict down; return the finding of the planted cause, if it is there."""
-    findings = verdict["findings"]
     outcome.told.append(verdict["samples_per_s"])
-    doubts = verdict["perhaps"] if case.cause is None else []  # nothing is to be said of a healthy run, however softly
-    outcome.found.append([finding["id"] for finding in [*findings, *doubts]])
+    # nothing is to be said of a healthy run, however softly
+    doubts = verdict["perhaps"] if case.cause is None or case.softly else []
+    findings = [*verdict["findings"], *doubts]
+    outcome.found.append([finding["id"] for finding in findings])
     return next((f for f in findings if f["id"] == case.cause), None)
 
 

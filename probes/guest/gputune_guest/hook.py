@@ -17,6 +17,7 @@ FAMILIES = (
         "allocator",
         "failing",
         "loader",
+        "dali",
         "picks",
         "pinning",
         "draws",

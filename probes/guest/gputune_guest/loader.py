@@ -62,6 +62,11 @@ class _Iterator(Known):
         self.surely = length - 1 if length and self.batch_size else 0 if self.sized else 1 << 62
 
 
+def iterator(theirs, told):
+    """Return what is kept of an iterator of another library's loader, of which `told` is known as of `settings.of`."""
+    return _Iterator(theirs, told)
+
+
 def _forget(key):
     here.forget()
     _iterators.pop(key, None)
