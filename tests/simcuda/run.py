@@ -3,8 +3,8 @@
 Takes the switches of tests/simgpu/run.py (`--devices`, `--set`, `--fault`, `--stranger` …), and those of the runtime:
 `--queue` (launches that a stream holds), `--spin` or `--no-spin` (waits burn a core, as CUDA's default does), `--trace`
 (a line for each thing that the device did; `%p` in the path is the pid), `--scale` (of all kernels), `--slower` (of all
-that is modelled, by a power of two: for a host so much slower than another). Leaves with CMD's status, or with 77 and
-one sentence where the CUDA build of torch is not to be had.
+that is modelled, by a power of two: for a host so much slower than another, or faster, as 0.5). Leaves with CMD's
+status, or with 77 and one sentence where the CUDA build of torch is not to be had.
 """
 
 import argparse
@@ -20,7 +20,7 @@ assert _SPEC is not None
 assert _SPEC.loader is not None
 cards = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(cards)
-SLOWER = (1, 2, 4, 8, 16)  # powers of two: a link has so many lanes
+SLOWER = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # powers of two: a link has so many lanes
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--spin", action=argparse.BooleanOptionalAction, default=None)
     parser.add_argument("--trace", metavar="PATH")
     parser.add_argument("--scale", type=float, metavar="FACTOR")
-    parser.add_argument("--slower", type=int, choices=SLOWER)
+    parser.add_argument("--slower", type=float, choices=SLOWER)
     options = cards.parsed(parser)
     given = {name: getattr(options, name) for name in ("queue", "scale", "trace")}
     if options.slower:

@@ -74,7 +74,7 @@ cudaError_t put_busy_kernel(struct queue *q, double ns, const char *name, struct
     ns = (opt.kernel_us > 0 ? opt.kernel_us * 1000 : ns) * opt.scale;
     ns = ns * MULTIPROCESSORS / multiprocessors(card(q->device));
     if (q->graph) return graph_add(q->graph, KERNEL, ns, 0, name), cudaSuccess;
-    struct item item = {.kind = KERNEL, .left = (int64_t)(ns + 0.5)};
+    struct item item = {.kind = KERNEL, .left = (int64_t)(ns + 0.5), .size = use.dram == 0}; /* spinning touches no memory */
     double at_work = 1000 * manned(ns);
     item.sm = at_work * use.sm, item.tensor = at_work * use.tensor, item.dram = at_work * use.dram;
     cudaError_t error = put(q, &item, name, NULL);

@@ -1,10 +1,12 @@
 """Kernels, streams and events of torch keep the time that the card's model says."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+SIMGPU = Path(__file__).parents[1] / "simgpu"
 Maker = Callable[..., Any]
 EXACT = 0.0015  # ms: two roundings of torch's float and one of the card's ns
 
@@ -25,6 +27,24 @@ def test_events_tell_exactly_what_kernels_cost(machine: Maker) -> None:
     threads = (1 << 20) / 8  # eight elements each
     assert one * 1e6 == pytest.approx(1500 + threads * 48 / 3000, abs=1000 * EXACT)
     assert hundred == pytest.approx(100 * one, abs=100 * 0.001)
+
+
+def test_the_books_tell_spinning_from_work_and_count_what_is_waited_for(machine: Maker) -> None:
+    made = machine()
+    code = """
+        x = torch.zeros(1 << 20, device=device); x.add_(1); sync()
+        sys.path.insert(0, os.environ["SIMGPU"])
+        import simgpu
+        cards = simgpu.Cards(os.environ["SIMGPU_STATE"])
+        before = cards.booked()
+        torch.cuda._sleep(20 * MS); x.add_(1); x.sum().item(); sync()
+        after = cards.booked()
+        print(*(after[name] - before[name] for name in ("kernel", "spun", "waits")))
+    """
+    kernel, spun, waits = map(float, made.run(code, {"SIMGPU": str(SIMGPU)}))
+    assert spun == pytest.approx(20e6, rel=0.001)
+    assert 0 < kernel - spun < 1e6
+    assert waits == 2
 
 
 def test_a_gemm_costs_its_flop_and_half_precision_less(machine: Maker) -> None:

@@ -1,5 +1,6 @@
 /* SIMCUDA_TRACE: one line for each item that finished, as the device did it: kind, card, stream, start, end, name, bytes.
- * And one for each time that the host asked to wait for the device, of kind `sync`, on a stream called `host`.
+ * And one for each time that the host asked to wait for the device, of kind `sync`, on a stream called `host`; these are
+ * counted in the books as well.
  * Times are ns of CLOCK_MONOTONIC. Lines are written when the engine's place for the item is needed again, and at exit. */
 #define _GNU_SOURCE
 #include "simcuda.h"
@@ -48,6 +49,7 @@ void trace_item(const struct queue *q, int64_t which, const struct item *item, c
 
 void trace_sync(const char *name) {
     int64_t at = now();
+    sim_waited(card_of(current));
     if (out) fprintf(out, "sync %d host %" PRId64 " %" PRId64 " %s 0\n", card_of(current), at, at, name);
 }
 

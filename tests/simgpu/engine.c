@@ -7,7 +7,7 @@
 #define REAP 200000000LL /* ns between looks for processes that died without leaving */
 
 /* What a process does on a card in one step of time. */
-enum { RUNS = 1, FEEDS = 2, FETCHES = 4, LINGERS = 8, EXCHANGES = 16, COPY_SHOWS = 32, COLLECTIVE_SHOWS = 64 };
+enum { RUNS = 1, FEEDS = 2, FETCHES = 4, LINGERS = 8, EXCHANGES = 16, COPY_SHOWS = 32, COLLECTIVE_SHOWS = 64, WORKS = 128 };
 
 struct view { /* a stream that has items, and what stands at its head */
     struct device *device;
@@ -184,7 +184,7 @@ static void count(struct state *s, struct view *views) {
     for (int i = 0; i < s->live_count; i++) {
         struct view *v = &views[i];
         int kind = v->item->kind;
-        if (kind == KERNEL) v->device->sharing += !v->proc->running++, v->proc->doing |= RUNS;
+        if (kind == KERNEL) v->device->sharing += !v->proc->running++, v->proc->doing |= v->item->size ? RUNS : RUNS | WORKS;
         if (kind == H2D || kind == D2H) v->device->copying[kind == D2H]++, v->proc->doing |= kind == H2D ? FEEDS : FETCHES;
         if (kind == MEET) v->proc->doing |= met(s, v->item) ? EXCHANGES : LINGERS;
     }
@@ -216,6 +216,7 @@ static void book(struct state *s, const struct view *views, double step) {
         int doing = views[i].proc->doing;
         views[i].proc->doing = 0; /* once for each process */
         if (doing & RUNS) b[B_kernel] += step;
+        if (doing & RUNS && !(doing & WORKS)) b[B_spun] += step;
         if (doing & FEEDS) b[B_h2d] += step;
         if (doing & FETCHES) b[B_d2h] += step;
         if (doing & LINGERS) b[B_collective_wait] += step;

@@ -204,6 +204,14 @@ int64_t sim_used(int device) {
     return bytes;
 }
 
+void sim_waited(int device) {
+    int why;
+    struct proc *p = enter(device, &why);
+    if (!p) return;
+    p->booked[B_waits]++;
+    sim_unlock(device);
+}
+
 double sim_busy(int device) { /* s with at least one kernel running, ever */
     struct device *d = sim_lock(device);
     double seconds = d ? d->busy / 1e9 : -1;

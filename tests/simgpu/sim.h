@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum { MAGIC = 0x53494d34, DEVICES = 16, PROCS = 48, STREAMS = 8, RING = 1024, MARKS = 4096, FAULTS = 64, XIDS = 16 };
+enum { MAGIC = 0x53494d35, DEVICES = 16, PROCS = 48, STREAMS = 8, RING = 1024, MARKS = 4096, FAULTS = 64, XIDS = 16 };
 enum { COMMS = 128, MEETINGS = 512 };
 enum { SIM_OK = 0, SIM_BAD = -1, SIM_OOM = -2, SIM_LOST = -3, SIM_FULL = -4 };
 #define WINDOW 166666667LL /* ns: the period of NVML's utilisation on most products, 1/6 s */
@@ -24,7 +24,8 @@ struct item {      /* one thing on a stream */
     uint16_t kind, sm, tensor, dram; /* kernels: what they keep busy, per mille; MEET: sm is the rank,
                                       * tensor is set where its time runs since the last one came */
     uint16_t where;                  /* WAIT: the device of the mark; ARRIVE, MEET: the communicator */
-    uint16_t size;                   /* WAIT: the place of its process there; ARRIVE, MEET: how many meet */
+    uint16_t size;                   /* WAIT: the place of its process there; ARRIVE, MEET: how many meet;
+                                      * KERNEL: set where it does nothing but count cycles */
 };
 
 struct stream {
@@ -41,10 +42,11 @@ struct mark { /* a point on a stream, kept when its item is long gone */
 };
 
 /* How a process's time on a card went, ns. The first five overlap; `kernel` and the two `exposed` do not: what is left
- * of the time since `since` its compute streams had nothing to do. */
+ * of the time since `since` its compute streams had nothing to do. `spun` is the part of `kernel` in which nothing but
+ * cycles was counted; `kernels` to `waits` are numbers, the last one of waits that the process asked for. */
 #define BOOKS(X)                                                                                                       \
     X(since) X(kernel) X(h2d) X(d2h) X(collective_wait) X(collective_move) X(exposed_copy) X(exposed_collective)       \
-    X(kernels) X(copies) X(collectives)
+    X(spun) X(kernels) X(copies) X(collectives) X(waits)
 
 enum book {
 #define X(name) B_##name,
@@ -170,6 +172,7 @@ void sim_close(int device);
 int64_t sim_room(const struct device *d); /* B that all processes on it may have: in MIG mode those of its one slice */
 void sim_slice(const struct device *d, char *out, int size); /* the UUID of that */
 int sim_alloc(int device, int64_t bytes);
+void sim_waited(int device);           /* book that this process asked to wait for a card */
 int64_t sim_used(int device);
 
 /* comms.c */

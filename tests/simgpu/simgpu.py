@@ -25,7 +25,7 @@ OOM, LOST = -2, -3  # engine.c
 MARK, KERNEL, H2D, D2H = range(4)  # sim.h
 STREAMS = 8
 BOOKS = ("since", "kernel", "h2d", "d2h", "collective_wait", "collective_move", "exposed_copy", "exposed_collective")
-BOOKS += ("kernels", "copies", "collectives", "until")
+BOOKS += ("spun", "kernels", "copies", "collectives", "waits", "until")
 GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN, DRIVER_NOT_LOADED, MISMATCH = 15, 3, 4, 999, 9, 18  # nvml.h
 
 
@@ -78,7 +78,7 @@ def _library() -> ctypes.CDLL:
             ("sim_busy", d, [i]),
             ("sim_booked", i, [i, i, ctypes.POINTER(d)]),
             ("sim_set", i, [i, c, n]),
-            ("sim_slower", i, [i, i]),
+            ("sim_slower", i, [i, d]),
             ("sim_name", i, [i, c]),
             ("sim_ghost", i, [i, i, n, i]),
             ("sim_xid", i, [i, i]),
@@ -239,8 +239,8 @@ class Cards:
             if self._lib.sim_set(device, name.encode(), value) != 0:
                 raise KeyError(f"device {device} has no parameter {name}")
 
-    def slower(self, factor: int, device: int = 0) -> None:
-        """Make a device's copies and collectives take `factor` times as long, over so many lanes less."""
+    def slower(self, factor: float, device: int = 0) -> None:
+        """Make a device's copies and collectives take `factor` times as long, over so many lanes less; or more."""
         self._lib.sim_slower(device, factor)
 
     def name(self, text: str, device: int = 0) -> None:
@@ -286,8 +286,10 @@ class Cards:
 
         `kernel`: one of its kernels ran; `h2d`, `d2h`: a copy; `collective_wait`, `collective_move`: it stood in a
         collective. `exposed_copy`, `exposed_collective`: none ran, and a stream that has kernels waited for that.
-        `idle` is the rest of the time from `since`, its first use of the card, to `until`. `kernels`, `copies` and
-        `collectives` are numbers of them. Raises KeyError for a process that was never there.
+        `idle` is the rest of the time from `since`, its first use of the card, to `until`. `spun` is the part of
+        `kernel` in which nothing but cycles was counted, as a device is held back. `kernels`, `copies`, `collectives`
+        and `waits` (by CUDA: synchronizations that the process asked for) are numbers of them. Raises KeyError for a
+        process that was never there.
         """
         out = (ctypes.c_double * len(BOOKS))()
         if self._lib.sim_booked(device, os.getpid() if pid is None else pid, out) != 0:

@@ -190,9 +190,9 @@ int sim_set(int device, const char *name, int64_t value) {
     return SIM_OK;
 }
 
-int sim_slower(int device, int factor) { /* what NVML says of the link has to agree with what it carries */
+int sim_slower(int device, double factor) { /* what NVML says of the link has to agree with what it carries */
     static const enum param shared[] = {P_rate_pinned, P_rate_pageable, P_rate_link, P_width, P_width_max};
-    struct device *d = factor < 1 ? NULL : sim_lock(device);
+    struct device *d = factor <= 0 ? NULL : sim_lock(device);
     if (!d) return SIM_BAD;
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
         d->param[shared[i]] = d->param[shared[i]] > factor ? d->param[shared[i]] / factor : 1;

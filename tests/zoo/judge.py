@@ -104,6 +104,7 @@ class Outcome:
     foreign: list[float] = field(default_factory=list)  # cores that others used during each run
     stolen: list[float] = field(default_factory=list)  # shares of the CPU time that a host gave to others, each run
     told: list[float | None] = field(default_factory=list)  # samples/s as findings.json has it
+    beside: list[dict[str, float]] = field(default_factory=list)  # how far each run is off in other figures, by name
     change: str = ""
     untried: bool = False  # another change is advised now than was tried: what it brings is not known
     trouble: str = ""
@@ -181,6 +182,15 @@ class Run:
     verdict: dict
     foreign: float
     stolen: float
+    books: list[dict] = field(default_factory=list)  # of each rank, where a simulated card left any
+
+
+Beside = Callable[[Case, Mapping, list[dict]], dict[str, float]]
+
+
+def nothing_beside(_case: Case, _verdict: Mapping, _books: list[dict]) -> dict[str, float]:
+    """Hold a verdict against nothing but what was planted and what that brought."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,7 @@ class Way:
     """How to run cases: how often to try a disturbed run, where recordings are kept, how many busy neighbours.
 
     `rounds` are run in any case, up to `most` as long as what was realised is not known; `resume` counts kept ones.
-    `bare_twins` run without gputune.
+    `bare_twins` run without gputune. `beside` holds a verdict against a run's books.
     """
 
     attempts: int = ATTEMPTS
@@ -198,6 +208,7 @@ class Way:
     most: int = 2
     resume: bool = False
     bare_twins: bool = False
+    beside: Beside = nothing_beside
 
 
 def run(case: Case, options: list[str], way: Way, *, mended: bool = False, record: Path | None = None) -> Run:
@@ -252,7 +263,8 @@ def run_once(case: Case, options: list[str], *, mended: bool, kept: Path | None,
         said = json.loads(verdict.read_text()) if verdict else {}
         if kept:
             shutil.move(folder / "run", kept)
-        return Run(pace["samples"] / pace["seconds"], said, foreign, stolen)
+        books = [json.loads(path.read_text()) for path in sorted(folder.glob("pace.json.*"))]
+        return Run(pace["samples"] / pace["seconds"], said, foreign, stolen, books)
 
 
 def _finished(argv: list[str], env: dict[str, str], folder: Path, deadline: float) -> subprocess.CompletedProcess:
@@ -284,7 +296,7 @@ def options_of(settings: Mapping[str, object]) -> list[str]:
 
 def judge(case: Case, way: Way) -> Outcome:
     """Run a case and its twin, alternating, and hold the verdict against what was planted and what was realised."""
-    kept = rejudged(way.keep, [case]) if way.keep and way.resume else []
+    kept = rejudged(way.keep, [case], way.beside) if way.keep and way.resume else []
     outcome = kept[0] if kept and not kept[0].untried else _blank(case)
     try:
         while len(outcome.paces) < way.rounds or (len(outcome.paces) < way.most and not is_known(outcome)):
@@ -346,6 +358,7 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
     outcome.foreign.append(round(seen.foreign, 3))
     outcome.stolen.append(round(seen.stolen, 3))
     finding = _told(case, outcome, seen.verdict)
+    outcome.beside.append(way.beside(case, seen.verdict, seen.books))
     if promised := promised_by(finding):
         outcome.predicted.append(promised)
         outcome.at_least = outcome.at_least or bounds(finding)
@@ -361,7 +374,7 @@ def _round(case: Case, outcome: Outcome, way: Way, number: int) -> None:
         outcome.foreign.append(round(mended.foreign, 3))
         outcome.stolen.append(round(mended.stolen, 3))
     if way.keep:
-        kept = {"name": case.name, "pace": seen.pace, "stolen": seen.stolen, "loaded": way.loaded}
+        kept = {"name": case.name, "pace": seen.pace, "stolen": seen.stolen, "loaded": way.loaded, "books": seen.books}
         if outcome.mended:
             kept |= {"mended": mended.pace, "stolen_mended": mended.stolen}
             kept |= {"change": outcome.change, "foreign": outcome.foreign[-2:]}
@@ -405,7 +418,7 @@ def bounds(finding: dict | None) -> bool:
     return bool(finding and finding["speedup"].get("at_least"))
 
 
-def rejudged(folder: Path, among: list[Case], *, anew: bool = True) -> list[Outcome]:
+def rejudged(folder: Path, among: list[Case], beside: Beside = nothing_beside, *, anew: bool = True) -> list[Outcome]:
     """Judge kept recordings anew, in this process: nothing runs, and what was realised is what was measured then.
 
     Without `anew` they count as they were judged when they were made: at first sight.
@@ -427,7 +440,9 @@ def rejudged(folder: Path, among: list[Case], *, anew: bool = True) -> list[Outc
             continue
         loaded = loaded or bool(kept["loaded"])
         outcome = outcomes.setdefault(case.name, _blank(case))
-        finding = _told(case, outcome, verdict(path.parent))
+        said = verdict(path.parent)
+        finding = _told(case, outcome, said)
+        outcome.beside.append(beside(case, said, kept.get("books", [])))
         outcome.stolen += [kept[name] for name in ("stolen", "stolen_mended") if name in kept]
         outcome.foreign += kept.get("foreign", [])
         rounds.setdefault(case.name, []).append(_kept_round(case, kept, finding))
@@ -506,8 +521,21 @@ def row(outcome: Outcome) -> str:
     line = HEAD.format(outcome.name, outcome.planted or "-", tops or "-", right, predicted, gained, error)
     noise = f"others used {max(outcome.foreign):.2f} cores" if max(outcome.foreign, default=0.0) > FOREIGN else ""
     stolen = f"{max(outcome.stolen):.0%} stolen" if max(outcome.stolen, default=0.0) > STOLEN else ""
-    said = filter(None, (outcome.missing or outcome.trouble or outcome.change, noise, stolen))
+    said = filter(None, (outcome.missing or outcome.trouble or outcome.change, noise, stolen, *_beside(outcome)))
     return f"{line}  {' · '.join(said)}".rstrip()
+
+
+def _beside(outcome: Outcome) -> list[str]:
+    """Return what a case is off in other figures at the most, in words."""
+    return [f"{name} {value:+.2g}" for name, value in furthest([outcome]).items()]
+
+
+def furthest(outcomes: list[Outcome]) -> dict[str, float]:
+    """Return the value of each other figure that is furthest from none."""
+    found: dict[str, float] = {}
+    for name, value in (item for o in outcomes for run in o.beside for item in run.items()):
+        found[name] = max(found.get(name, 0.0), value, key=abs)
+    return found
 
 
 def repeated(outcomes: list[Outcome]) -> list[float]:
@@ -544,8 +572,26 @@ def _singles(outcomes: list[Outcome]) -> list[Gain]:
     return found
 
 
-def totals(outcomes: list[Outcome], bars: tuple[float, float] = BARS) -> tuple[list[str], bool]:
-    """Return the totals as lines, and whether the bars are met, of which `bars` are those for the median and p90."""
+def _held_beside(outcomes: list[Outcome], most: Mapping[str, float]) -> tuple[list[str], bool]:
+    """Return how many cases are within the bar of each other figure, as lines, and whether all are."""
+    said, met = [], True
+    for name, bar in most.items():
+        off = sorted(abs(value) for o in outcomes if (value := furthest([o]).get(name)) is not None)
+        if off:
+            within = sum(value <= bar for value in off)
+            met = met and within == len(off)
+            middle, far = statistics.median(off), off[-1]
+            said.append(f"{name}: {within} of {len(off)} within {bar:g}, median {middle:.2g}, most {far:.2g}")
+    return said, met
+
+
+def totals(
+    outcomes: list[Outcome], bars: tuple[float, float] = BARS, beside: Mapping[str, float] | None = None
+) -> tuple[list[str], bool]:
+    """Return the totals as lines, and whether the bars are met, of which `bars` are those for the median and p90.
+
+    `beside` are those of other figures, by name.
+    """
     missing = sum(bool(o.missing) for o in outcomes)
     outcomes = [o for o in outcomes if not o.missing]
     planted = [o for o in outcomes if o.planted]
@@ -591,7 +637,8 @@ def totals(outcomes: list[Outcome], bars: tuple[float, float] = BARS) -> tuple[l
             )
         held = median <= bars[0] and most <= bars[1] and covered >= COVERED * len(told)
         met = met and (held or bool(loaded))
-    return [*said, *lines(_singles(planted))], met
+    others, within = _held_beside(outcomes, beside or {})
+    return [*said, *lines(_singles(planted)), *others], met and within
 
 
 @dataclass(frozen=True)
@@ -604,13 +651,15 @@ class Zoo:
     bare_twins: bool = False
     parts: tuple[str, ...] = ()  # ends of the names of their cases
     get_ready: Callable[[], None] = lambda: None  # before anything runs
+    beside: Beside = nothing_beside  # what else a verdict is held against, of a run's books: how far it is off, by name
+    bars_beside: Mapping[str, float] = field(default_factory=dict)
 
 
-def _both_sights(folder: Path, among: list[Case], bars: tuple[float, float]) -> list[Outcome]:
+def _both_sights(folder: Path, among: list[Case], zoo: Zoo) -> list[Outcome]:
     """Judge kept recordings anew, and tell first what was said of them when they were made."""
-    then = totals(rejudged(folder, among, anew=False), bars)[0]
+    then = totals(rejudged(folder, among, zoo.beside, anew=False), zoo.bars, zoo.bars_beside)[0]
     print("as they were judged when they were made:", *then, "", "by the present rules:", sep="\n")
-    return rejudged(folder, among)
+    return rejudged(folder, among, zoo.beside)
 
 
 def main(zoo: Zoo) -> int:
@@ -630,7 +679,7 @@ def main(zoo: Zoo) -> int:
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the run under way is ended with us
     most = max(args.rounds, args.most)
-    way = Way(args.attempts, args.keep, args.loaded, args.rounds, most, args.resume, zoo.bare_twins)
+    way = Way(args.attempts, args.keep, args.loaded, args.rounds, most, args.resume, zoo.bare_twins, zoo.beside)
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
     if not args.again:
@@ -643,7 +692,7 @@ def main(zoo: Zoo) -> int:
             print(f"{case.name:34} {now.pace:10.1f} {then.pace:10.1f} {then.pace / now.pace:6.2f}  {noise}", flush=True)
         return 0
     print(HEAD.format("case", "planted", "top finding", "right", "predicted", "realised", "error") + "  change")
-    outcomes = _both_sights(args.again, zoo.cases(args.only), zoo.bars) if args.again else []
+    outcomes = _both_sights(args.again, zoo.cases(args.only), zoo) if args.again else []
     for outcome in outcomes:
         print(row(outcome), flush=True)
     for case in chosen:
@@ -651,9 +700,10 @@ def main(zoo: Zoo) -> int:
         print(row(outcomes[-1]), flush=True)
     if args.quiet:
         compare(outcomes, args.quiet)
-    said, met = totals(outcomes, zoo.bars)
+    said, met = totals(outcomes, zoo.bars, zoo.bars_beside)
     for part in zoo.parts:
-        said += [f"{part}: {line}" for line in totals([o for o in outcomes if o.name.endswith(part)], zoo.bars)[0]]
+        some = [o for o in outcomes if o.name.endswith(part)]
+        said += [f"{part}: {line}" for line in totals(some, zoo.bars, zoo.bars_beside)[0]]
     print("", *said, "bars met" if met else "BELOW THE BARS", sep="\n")
     whole = not args.only and not args.again and not args.loaded
     if results := args.results or (zoo.results if whole else None):

@@ -208,7 +208,7 @@ def test_a_resumed_case_counts_the_rounds_that_were_kept(monkeypatch, tmp_path: 
         (tmp_path / f"few_workers_stream-{number}" / judge.ROUND).touch()
 
     kept = judge.Outcome("few_workers_stream", "few-workers", paces=[100.0])
-    monkeypatch.setattr(judge, "rejudged", lambda _folder, _among: [kept])
+    monkeypatch.setattr(judge, "rejudged", lambda *_: [kept])
     monkeypatch.setattr(judge, "_round", ran)
     ran(None, judge.Outcome("another", None), None, 1)  # one of which another change is advised now
     judge.judge(ALL["few_workers_stream"], judge.Way(keep=tmp_path, rounds=3, resume=True))

@@ -2,20 +2,24 @@
 
 The scripts are trainings with the real CUDA build of torch on the simulated runtime of tests/simcuda, each at three
 settings of what a card and a driver may be like. Options, table and totals are those of the judge in tests/zoo, which
-this one hands its cases to; twins run bare. First a script of known pace tells how much slower this host is than that
-of the scripts, whose times were chosen there; all that is modelled takes so much longer (`ZOO_SLOWER`, if it is set).
+this one hands its cases to; twins run bare. First a script of known pace tells how much slower or faster this host is
+than that of the scripts, whose times were chosen there; all that is modelled takes so much longer, or less long
+(`ZOO_SLOWER`, if it is set). Each run's device ledger is held against what the cards booked of it (books.py).
 """
 
 import importlib.util
 import math
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ZOO = HERE.parent
-sys.path.insert(0, str(ZOO))
+sys.path[:0] = [str(HERE), str(ZOO)]
+import books  # noqa: E402 - scripts here share no package
+
 _SPEC = importlib.util.spec_from_file_location("zoo_judge", ZOO / "judge.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None
@@ -23,7 +27,7 @@ zoo = sys.modules[_SPEC.name] = importlib.util.module_from_spec(_SPEC)  # datacl
 _SPEC.loader.exec_module(zoo)
 
 RUN_ON_CUDA = ZOO.parent / "simcuda" / "run.py"
-HELPERS = {"kit_cuda", "judge"}
+HELPERS = {"kit_cuda", "judge", "books"}
 BARS = (0.10, 0.25)
 SETTINGS = {  # launches that a stream holds, and whether waits burn a core, as they do by default
     "spinning": ["--queue", "1024", "--spin"],
@@ -31,7 +35,9 @@ SETTINGS = {  # launches that a stream holds, and whether waits burn a core, as 
     "short-queue": ["--queue", "256", "--no-spin"],
 }
 HOST_BOUND, HOST_BOUND_S = "small_batch_convnet", 0.003  # a script of nothing but launching, s a step
-MOST_SLOWER = 16
+LEAST_SLOWER, MOST_SLOWER = 0.25, 16.0  # what tests/simcuda/run.py takes
+LEDGER, WAITS = "points of the device's ledger", "waits for the device a batch beside the script's own"
+BESIDE = {LEDGER: 100 * books.POINTS, WAITS: 0.01}
 ENOUGH_S = 12.0  # of most loops: then their pace is known, and gputune has seen them for long enough
 
 
@@ -59,21 +65,30 @@ def _at(case: zoo.Case, setting: str) -> zoo.Case:
     )
 
 
+def beside(case: zoo.Case, verdict: Mapping, each: list[books.Books]) -> dict[str, float]:
+    """Return how far a verdict is from the cards' books, and by how many waits the run is from the script's own."""
+    if not each:
+        return {}
+    off, _ = books.off(verdict, each)
+    return {LEDGER: 100 * off, WAITS: books.waits(each) - zoo.header(case.path).get("waits", 0)}
+
+
 def get_ready() -> None:
-    """Find out how slow this host is, in powers of two, unless somebody has said it."""
+    """Find out how slow or fast this host is, in powers of two, unless somebody has said it."""
     os.environ.setdefault("ZOO_SECONDS", str(ENOUGH_S))
     if "ZOO_SLOWER" not in os.environ:
         (case,) = cases(f"{HOST_BOUND}@sleeping")
         bare = zoo.run_once(case, ["--batch-size", "1"], mended=True, kept=None)
         os.environ["ZOO_SLOWER"] = str(slower(1 / bare.pace))
-    print(f"this host is {os.environ['ZOO_SLOWER']} times slower than the scripts' own", file=sys.stderr)
+    print(f"a step takes this host {os.environ['ZOO_SLOWER']} times as long as the scripts' own", file=sys.stderr)
 
 
-def slower(step_s: float) -> int:
-    """Return how many times slower than the scripts' own a host is on which such a step takes `step_s` s."""
-    return min(MOST_SLOWER, 2 ** max(0, round(math.log2(step_s / HOST_BOUND_S))))
+def slower(step_s: float) -> float:
+    """Return how many times slower than the scripts' own a host is whose step takes `step_s` s; below 1: faster."""
+    return min(MOST_SLOWER, max(LEAST_SLOWER, 2.0 ** round(math.log2(step_s / HOST_BOUND_S))))
 
 
 if __name__ == "__main__":
     parts = tuple(SETTINGS)
-    sys.exit(zoo.main(zoo.Zoo(cases, HERE / "results.json", BARS, bare_twins=True, parts=parts, get_ready=get_ready)))
+    results, held = HERE / "results.json", {"beside": beside, "bars_beside": BESIDE}
+    sys.exit(zoo.main(zoo.Zoo(cases, results, BARS, bare_twins=True, parts=parts, get_ready=get_ready, **held)))

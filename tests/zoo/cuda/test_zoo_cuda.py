@@ -1,5 +1,6 @@
 """The CUDA part of the zoo: its scripts are well declared, and their twins know nothing of the advisors' constants."""
 
+import importlib
 import importlib.util
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ HERE = Path(__file__).resolve().parent
 _SPEC = importlib.util.spec_from_file_location("zoo_cuda_judge", HERE / "judge.py")
 judge = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(judge)
+kit_cuda = importlib.import_module("kit_cuda")  # the judge has put its folder first
 ALL = {case.name: case for case in judge.scripts()}
 MUST = {  # what can only be told of a device
     "unpinned-memory", "blocking-copy", "sync-every-step", "host-bound", "small-batch", "no-mixed-precision",
@@ -57,6 +59,40 @@ def test_what_is_wrong_with_a_card_is_not_with_the_twins() -> None:
     assert "throttle=0x40" in as_it_is
     assert "throttle=0x40" not in twin
     assert "rate_link=50000000000" in judge.zoo.command(linked, [], None, mended=True, folder=Path())
+
+
+@pytest.mark.parametrize("times", [0.25, 0.5, 1.0, 2.0, 16.0])
+def test_what_is_modelled_takes_as_long_for_this_host_as_for_that_of_the_scripts(times: float) -> None:
+    assert judge.slower(1.3 * times * judge.HOST_BOUND_S) == times
+    assert judge.slower(judge.HOST_BOUND_S / 1000) == judge.LEAST_SLOWER
+    assert judge.slower(judge.HOST_BOUND_S * 1000) == judge.MOST_SLOWER
+
+
+def test_planted_work_of_a_host_takes_as_long_however_fast_the_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, quick = (kit_cuda.often(lambda each=each: kit_cuda.kit.burn(each), 0.02) for each in (0.004, 0.002))
+    assert slow <= 5
+    assert quick == pytest.approx(2 * slow, abs=2)
+    monkeypatch.setattr(kit_cuda, "SLOWER", 2.0)
+    assert kit_cuda.often(lambda: kit_cuda.kit.burn(0.004), 0.02) == pytest.approx(2 * slow, abs=2)
+
+
+def booked(**named: float) -> dict[str, float]:
+    none = dict.fromkeys(("kernel", "spun", "exposed_copy", "exposed_collective", "waits", "batches", "until"), 0.0)
+    return none | named
+
+
+def test_a_ledger_is_held_against_the_books_of_all_ranks() -> None:
+    rows = {"compute": 0.5, "copies": 0.1, "starved": 0.3, "host-bound": 0.1}
+    verdict = {"device_ledger": [{"part": part, "share": share} for part, share in rows.items()]}
+    each = [booked(kernel=60.0, spun=5.0, exposed_copy=10.0, until=100.0, batches=10, waits=20) for _ in range(2)]
+    assert judge.books.off(verdict, each) == (pytest.approx(-0.05), "compute")
+    found = judge.beside(ALL["few_workers_clicks"], verdict, each)
+    assert found == {judge.LEDGER: pytest.approx(-5), judge.WAITS: pytest.approx(2.0)}
+    assert judge.beside(ALL["few_workers_clicks"], verdict, []) == {}
+    outcome = judge.zoo.Outcome("c", None, beside=[found], right=True)
+    said, met = judge.zoo.totals([outcome], judge.BARS, judge.BESIDE)
+    assert not met
+    assert f"{judge.LEDGER}: 0 of 1 within 2, median 5, most 5" in said
 
 
 @pytest.mark.slow
