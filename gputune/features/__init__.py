@@ -504,9 +504,9 @@ class DeviceStep:
     are kernels, as measured where they ran without a gap; None where they never did. `update` s of these came behind
     the backward pass, the optimizer's, which take as long for a larger batch; None where that is not known. In all of
     the loop behind its first steps one takes `mean` s, pauses left out: the gaps of those that were timed may be
-    others; None where that is not known. `crossing` s it stood for other devices of the same process, and for what
-    passes between them, `standing` s for other ranks; where that is 0 it may not have been told apart, and `compute`
-    has it.
+    others; None where that is not known. `paused` s of pauses go with it. `crossing` s it stood for other devices of
+    the same process, and for what passes between them, `standing` s for other ranks; where that is 0 it may not have
+    been told apart, and `compute` has it.
     `read_waits` and `copy_waits` are s that the training thread stood for the device's work in reads and
     synchronizations, and before its copies began, `launch_waits` those in launches, as the device's queue was full;
     None where that cannot be told apart. `lag` s the device is behind the host at the end of the median step: none
@@ -524,6 +524,7 @@ class DeviceStep:
     update: float | None = None
     lag: float | None = None
     mean: float | None = None
+    paused: float = 0.0
     crossing: float = 0.0
     standing: float = 0.0
 

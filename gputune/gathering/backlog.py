@@ -104,10 +104,10 @@ class Backlog:
             self._since = self._since if self._since[0] else self._until
 
     @property
-    def mean_step(self) -> float | None:
-        """Return the ns of the device for a step of all that came after the first ones, pauses left out, if known."""
+    def mean_step(self) -> tuple[float, float] | None:
+        """Return the ns of the device for a step of all that came after the first ones, and its pauses, if known."""
         took, steps, paused = (until - since for until, since in zip(self._until, self._since, strict=True))
-        return max(0, took - paused) / steps if steps > 0 else None
+        return (max(0, took - paused) / steps, max(0, paused) / steps) if steps > 0 else None
 
     def left(self, end: int) -> int:
         """Return the ns of the device beyond the `end` of the loop: what is not known goes on as it did before."""

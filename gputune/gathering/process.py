@@ -881,7 +881,7 @@ class TrainingProcess:
     def _device_step(self) -> DeviceStep | None:
         """Return what the device's clock said of a step, and how long one takes that was not timed."""
         timed, mean = self._clocked.told, self._backlog.mean_step
-        return timed if timed is None or mean is None else replace(timed, mean=mean / NS)
+        return timed if timed is None or mean is None else replace(timed, mean=mean[0] / NS, paused=mean[1] / NS)
 
     @property
     def _in_its_loop(self) -> bool:

@@ -7,12 +7,12 @@ never worked off in one go.
 
 from collections.abc import Mapping
 
-from gputune.features import Process
+from gputune.features import DeviceStep, Process
 from gputune.model.workload import stood
 
 COMPUTE, COPIES, COMMUNICATION, OTHER = "compute", "copies", "communication", "other-device"
-HOST_BOUND, STARVED, UNKNOWN = "host-bound", "starved", "unknown"
-PARTS = (COMPUTE, COPIES, COMMUNICATION, OTHER, HOST_BOUND, STARVED, UNKNOWN)
+HOST_BOUND, STARVED, PAUSED, UNKNOWN = "host-bound", "starved", "paused", "unknown"
+PARTS = (COMPUTE, COPIES, COMMUNICATION, OTHER, HOST_BOUND, STARVED, PAUSED, UNKNOWN)
 
 
 def device_ledger(process: Process) -> Mapping[str, float]:
@@ -21,21 +21,31 @@ def device_ledger(process: Process) -> Mapping[str, float]:
     `compute`: kernels. `copies`: copies from the host on the step's own stream, nothing else runs there meanwhile.
     `communication`: standing for other ranks and for transfers. `other-device`: the same for other devices of the
     process itself, of which this one is timed. `starved`: no work until the next batch.
-    `host-bound`: all other gaps, in which the host had queued nothing.
+    `host-bound`: all other gaps, in which the host had queued nothing. `paused`: what evaluations, checkpoints, log lines
+    and the like take beyond the work that was queued before, and the start of workers.
     """
     timed = process.device_step
     if timed is None or timed.whole <= 0:
         return {}
-    whole = timed.mean or timed.whole  # work takes those that were timed as long as all others, gaps do not
+    whole = (timed.mean or timed.whole) + timed.paused  # work takes all steps as long as those timed, gaps do not
     left, found = whole, {}
-    met = stood(process) or timed.standing  # the steps timed are mostly the first, in which others may be late less
-    wanted = [(COPIES, timed.copying), (COMMUNICATION, met), (OTHER, timed.crossing)]
-    if timed.compute is not None:
-        wanted.append((COMPUTE, timed.compute if timed.standing else timed.compute - met))
-    for part, seconds in wanted:
+    for part, seconds in [*_work(process, timed), (PAUSED, timed.paused)]:  # in which what was queued goes on
         found[part] = min(left, max(0.0, seconds))
         left -= found[part]
-    rest = max(timed.starved, timed.whole - sum(found.values()))
-    found[STARVED] = left * timed.starved / rest if rest > 0 else 0.0
-    found[HOST_BOUND if timed.compute is not None else UNKNOWN] = left - found[STARVED]
+    gaps = {STARVED: timed.starved} | ({} if COMMUNICATION in found else {COMMUNICATION: timed.standing})
+    rest = max(sum(gaps.values()), timed.whole - sum(found.values()) + found[PAUSED])
+    found |= {part: left * seconds / rest if rest > 0 else 0.0 for part, seconds in gaps.items()}
+    found[HOST_BOUND if timed.compute is not None else UNKNOWN] = left - sum(found[part] for part in gaps)
     return {part: found[part] / whole for part in PARTS if found.get(part, 0.0) > 0}
+
+
+def _work(process: Process, timed: DeviceStep) -> list[tuple[str, float]]:
+    """Return the s of a step that any step takes, timed or not, what is sure of them first.
+
+    How late other ranks are is chance, and is no part of it where the timed steps tell it of themselves.
+    """
+    found = [(COPIES, timed.copying), (OTHER, timed.crossing)]
+    if timed.standing:
+        return found if timed.compute is None else [*found, (COMPUTE, timed.compute)]
+    met = stood(process)
+    return [*found, (COMMUNICATION, met), *([] if timed.compute is None else [(COMPUTE, timed.compute - met)])]

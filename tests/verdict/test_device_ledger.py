@@ -61,9 +61,13 @@ def test_standing_for_other_ranks_is_no_compute() -> None:
 
 
 def test_what_a_device_stood_for_other_ranks_in_the_timed_steps_themselves_is_none_of_their_kernels() -> None:
-    late = tuple(SyncRound(number=n, own=0.005, apart=0.003, on_device=True) for n in range(30))
-    told = device_ledger(process(0.003, standing=0.004, meetings=late))
-    assert (told["compute"], told["communication"]) == pytest.approx((0.3, 0.3))
+    """They are late by chance: a step whose gaps are longer than those of the timed ones stands longer as well."""
+    late = tuple(SyncRound(number=n, own=0.005, apart=0.009, on_device=True) for n in range(30))
+    job = process(0.003, standing=0.004, meetings=late)
+    told = device_ledger(job)
+    assert (told["compute"], told["communication"]) == pytest.approx((0.3, 0.4))
+    told = device_ledger(process(0.003, standing=0.004, meetings=late, mean=0.015))
+    assert (told["compute"], told["communication"]) == pytest.approx((0.2, 0.8 * 10 / 15))
 
 
 def test_standing_for_another_device_of_the_process_is_no_compute() -> None:
@@ -71,6 +75,13 @@ def test_standing_for_another_device_of_the_process_is_no_compute() -> None:
     assert told == pytest.approx(
         {"compute": 0.4, "copies": 0.2, "other-device": 0.2, "host-bound": 0.1, "starved": 0.1}
     )
+
+
+def test_what_the_loop_pauses_is_told_apart_from_its_steps() -> None:
+    told = device_ledger(process(0.004, mean=0.010, paused=0.010))
+    assert told == pytest.approx({"compute": 0.2, "copies": 0.1, "host-bound": 0.15, "starved": 0.05, "paused": 0.5})
+    told = device_ledger(process(0.006, mean=0.003, paused=0.007))  # the device works on in it
+    assert told == pytest.approx({"compute": 0.6, "copies": 0.2, "paused": 0.2})
 
 
 def test_no_part_takes_more_than_is_left() -> None:

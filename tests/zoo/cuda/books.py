@@ -7,7 +7,7 @@ ledger has to say the same, and of the synchronizations that the process asked f
 from collections.abc import Mapping
 
 POINTS = 0.02  # bar: of the loop, by which a part of the ledger may differ from the books
-PARTS = ("compute", "copies", "communication", "gaps")  # of the ledger; gaps are of whatever kind it tells
+MIXED = ("paused", "unknown")
 Books = Mapping[str, float]
 
 
@@ -18,21 +18,28 @@ def shares(each: list[Books]) -> dict[str, float]:
     def share(name: str) -> float:
         return sum(books[name] for books in each) / whole
 
-    parts = [share("kernel") - share("spun"), share("exposed_copy"), share("exposed_collective")]
-    return dict(zip(PARTS, [*parts, 1 - sum(parts)], strict=True))
+    known = {
+        "compute": share("kernel") - share("spun"),
+        "copies": share("exposed_copy"),
+        "communication": share("exposed_collective"),
+    }
+    return known | {"gaps": 1 - sum(known.values())}
 
 
-def told(verdict: Mapping) -> dict[str, float]:
-    """Return the device's ledger of a verdict by the same names."""
-    found = {row["part"]: row["share"] for row in verdict["device_ledger"]}
-    parts = [found.get(part, 0.0) for part in PARTS[:-1]]
-    return dict(zip(PARTS, [*parts, sum(found.values()) - sum(parts)], strict=True))
+def off(verdict: Mapping, each: list[Books]) -> dict[str, float]:
+    """Return by how much each part of the device's ledger is off, as far as it says: nothing where there is none.
 
-
-def off(verdict: Mapping, each: list[Books]) -> tuple[float, str]:
-    """Return by how much the ledger is off in the part that is furthest from the books, and its name."""
-    ledger, booked = told(verdict), shares(each)
-    return max(((ledger[part] - booked[part], part) for part in booked), key=lambda found: abs(found[0]))
+    Gaps are those of whatever kind. Where a ledger has parts in which it tells no kernels from gaps, as in a pause,
+    these are off by what the books have too much for them, or too little.
+    """
+    found, booked = {row["part"]: row["share"] for row in verdict["device_ledger"]}, shares(each)
+    if not found:
+        return {}
+    mixed = sum(found.get(part, 0.0) for part in MIXED)
+    parts = {part: found.get(part, 0.0) for part in booked if part != "gaps"}
+    parts["gaps"] = sum(found.values()) - sum(parts.values()) - mixed
+    apart = {part: share - booked[part] for part, share in parts.items()}
+    return apart if not mixed else {part: max(0.0, more) + min(0.0, more + mixed) for part, more in apart.items()}
 
 
 def waits(each: list[Books]) -> float:

@@ -85,7 +85,11 @@ def test_a_ledger_is_held_against_the_books_of_all_ranks() -> None:
     rows = {"compute": 0.5, "copies": 0.1, "starved": 0.3, "host-bound": 0.1}
     verdict = {"device_ledger": [{"part": part, "share": share} for part, share in rows.items()]}
     each = [booked(kernel=60.0, spun=5.0, exposed_copy=10.0, until=100.0, batches=10, waits=20) for _ in range(2)]
-    assert judge.books.off(verdict, each) == (pytest.approx(-0.05), "compute")
+    told = {"compute": -0.05, "copies": 0.0, "communication": 0.0, "gaps": 0.05}
+    assert judge.books.off(verdict, each) == pytest.approx(told)
+    verdict["device_ledger"][3]["part"] = "paused"  # 0.1 of it, in which there may have been kernels
+    assert judge.books.off(verdict, each) == pytest.approx({**told, "compute": 0.0, "gaps": 0.0})
+    verdict["device_ledger"][3]["part"] = "host-bound"
     found = judge.beside(ALL["few_workers_clicks"], verdict, each)
     assert found == {judge.LEDGER: pytest.approx(-5), judge.WAITS: pytest.approx(2.0)}
     assert judge.beside(ALL["few_workers_clicks"], verdict, []) == {}
