@@ -223,8 +223,12 @@ def stood(process: Process) -> float:
 
 
 def for_others(run: Features, process: Process) -> float:
-    """Return the s per batch of these that go with waiting for ranks that come later; the transfer is left out."""
-    standing = stood(process)
+    """Return the s per batch of these that go with waiting for ranks that come later; the transfer is left out.
+
+    Those of the steps that the device's work was timed in, where these tell it: others are late by chance.
+    """
+    timed = process.device_step
+    standing = timed.standing if timed is not None and timed.standing else stood(process)
     met = team(run) if standing else None
     return max(0.0, standing - met.communication * rounds_per_batch(process)) if met else 0.0
 

@@ -15,7 +15,7 @@ import pytest
 Maker = Callable[..., Any]
 PATIENCE = 150.0  # s
 WORKERS = 2  # that hide all of it
-PRODUCT_S = 2 * 4096**3 / 50e12  # of float32 on the simulated card
+OFF = 0.12  # by which a likely gain may be off: losing two of 100 rounds to a neighbour is 5 % of what is left
 TRAINING = """
 import json, os, sys, time, torch
 import torch.distributed as dist
@@ -87,7 +87,7 @@ class Job:
 @pytest.mark.parametrize(
     ("ranks", "late", "products", "rounds"),
     [
-        pytest.param(2, 0.040, 20, 120, id="2 ranks"),
+        pytest.param(2, 0.040, 20, 100, id="2 ranks"),
         pytest.param(8, 0.040, 20, 120, id="8 ranks, 40 of 100 ms", marks=pytest.mark.long),
         pytest.param(8, 0.063, 12, 120, id="8 ranks, 60 of 100 ms", marks=pytest.mark.long),
     ],
@@ -98,7 +98,10 @@ def test_batches_that_are_late_on_another_rank_each_round_cost_all_of_them(
     job = Job(machine(ranks), ranks, late, products, rounds)
     now, read_less, more_workers = job.run(0, reads=True), job.run(0, reads=False), job.run(WORKERS, reads=True)
     found = job.told()
-    print(now, read_less, more_workers, now / read_less, now / more_workers)
-    for name, finding in found.items():
-        print(name, finding["speedup"], finding["change"], finding["says"])
-    assert 0
+    assert {"sync-every-step", "few-workers"} & set(found)  # each of the two makes good for most of what the other does
+    for name, truth in (("sync-every-step", now / read_less), ("few-workers", now / more_workers)):
+        if name in found:
+            gain = found[name]["speedup"]
+            print(f"{name}: x{gain['likely']:.2f} for x{truth:.2f}")
+            assert gain["low"] <= truth <= gain["high"]
+            assert gain["likely"] == pytest.approx(truth, rel=OFF)

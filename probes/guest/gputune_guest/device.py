@@ -179,7 +179,7 @@ class Clock:
             ring.note(n=NOTE)
         self._leave(self.current)
         self._rest(start.t)
-        step = self.current = joins.Step(start)
+        step = self.current = joins.Step(start, self.stream_told)
         self.hold.begins(self, step)
         return step
 

@@ -66,11 +66,11 @@ class Step:
             "meetings",
             "number",
         ),
-        *("passes", "returned", "start", "target", "tried"),
+        *("passes", "returned", "start", "stream", "target", "tried"),
     )
 
-    def __init__(self, start):
-        self.start = start
+    def __init__(self, start, stream=None):
+        self.start, self.stream = start, stream
         self.end = self.following = None
         self.joins = []  # what the thread waited in
         self.passes = []  # (segment, mark, host ns of its end) of waits after which the device went on
@@ -266,7 +266,8 @@ class Meeting:
             if join.copy:
                 join.after = self.clock.mark()
             if not waited:
-                step.copies.append((join.before, join.after, size))
+                if self.clock.stream_told == step.stream:  # on another one it runs beside what the step has queued
+                    step.copies.append((join.before, join.after, size))
             elif join.copy or (self.deputy is None and join.before.event.query()):
                 self._join(step, join)
             else:
