@@ -21,7 +21,7 @@ def device_ledger(process: Process) -> Mapping[str, float]:
     `compute`: kernels. `copies`: copies from the host on the step's own stream, nothing else runs there meanwhile.
     `communication`: standing for other ranks and for transfers. `other-device`: the same for other devices of the
     process itself, of which this one is timed. `starved`: no work until the next batch.
-    `host-bound`: all other gaps, in which the host had queued nothing. `paused`: what evaluations, checkpoints, log lines
+    `host-bound`: all other gaps, in which the host queued nothing. `paused`: what evaluations, checkpoints, log lines
     and the like take beyond the work that was queued before, and the start of workers.
     """
     timed = process.device_step

@@ -215,6 +215,7 @@ static void book(struct state *s, const struct view *views, double step) {
         double *b = views[i].proc->booked;
         int doing = views[i].proc->doing;
         views[i].proc->doing = 0; /* once for each process */
+        b[B_latest] = s->at + step;
         if (doing & RUNS) b[B_kernel] += step;
         if (doing & RUNS && !(doing & WORKS)) b[B_spun] += step;
         if (doing & FEEDS) b[B_h2d] += step;

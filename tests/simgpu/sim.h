@@ -43,10 +43,11 @@ struct mark { /* a point on a stream, kept when its item is long gone */
 
 /* How a process's time on a card went, ns. The first five overlap; `kernel` and the two `exposed` do not: what is left
  * of the time since `since` its compute streams had nothing to do. `spun` is the part of `kernel` in which nothing but
- * cycles was counted; `kernels` to `waits` are numbers, the last one of waits that the process asked for. */
+ * cycles was counted; `kernels` to `waits` are numbers, the last one of waits that the process asked for;
+ * `latest` is when it last had anything to do. */
 #define BOOKS(X)                                                                                                       \
     X(since) X(kernel) X(h2d) X(d2h) X(collective_wait) X(collective_move) X(exposed_copy) X(exposed_collective)       \
-    X(spun) X(kernels) X(copies) X(collectives) X(waits)
+    X(spun) X(kernels) X(copies) X(collectives) X(waits) X(latest)
 
 enum book {
 #define X(name) B_##name,

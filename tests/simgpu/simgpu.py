@@ -25,7 +25,7 @@ OOM, LOST = -2, -3  # engine.c
 MARK, KERNEL, H2D, D2H = range(4)  # sim.h
 STREAMS = 8
 BOOKS = ("since", "kernel", "h2d", "d2h", "collective_wait", "collective_move", "exposed_copy", "exposed_collective")
-BOOKS += ("spun", "kernels", "copies", "collectives", "waits", "until")
+BOOKS += ("spun", "kernels", "copies", "collectives", "waits", "latest", "until")
 GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN, DRIVER_NOT_LOADED, MISMATCH = 15, 3, 4, 999, 9, 18  # nvml.h
 
 
@@ -289,7 +289,7 @@ class Cards:
         `idle` is the rest of the time from `since`, its first use of the card, to `until`. `spun` is the part of
         `kernel` in which nothing but cycles was counted, as a device is held back. `kernels`, `copies`, `collectives`
         and `waits` (by CUDA: synchronizations that the process asked for) are numbers of them. Raises KeyError for a
-        process that was never there.
+        process that was never there. `latest` is when it last had anything to do.
         """
         out = (ctypes.c_double * len(BOOKS))()
         if self._lib.sim_booked(device, os.getpid() if pid is None else pid, out) != 0:

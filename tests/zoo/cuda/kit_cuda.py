@@ -102,6 +102,7 @@ class Pace(kit.Pace):
             return
         books = {name: self.after[name] - self.before[name] for name in self.before}
         books |= {"waits": books["waits"] - 1, "batches": self.batches}
+        books["until"] = self.after["latest"] - self.before["until"]  # a loader may take its time to end its workers
         Path(f"{target}.{os.environ.get('RANK', '0')}").write_text(json.dumps(books))
 
 
