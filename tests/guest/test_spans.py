@@ -163,6 +163,24 @@ tensor.to("cuda")
     assert run.spans(SpanCode.COPY_H2D) == []
 
 
+def test_a_tensor_on_a_device_that_is_filled_from_the_host_is_copied_to(
+    watched: Callable[..., Any], fake_torch: Path
+) -> None:
+    code = """
+import torch
+host, there = torch.Tensor(), torch.Tensor().to("cuda")
+assert there.copy_(host) is there
+there.copy_(torch.Tensor().to("cuda"))  # from device to device
+there.copy_(host, True)
+host.copy_(there)
+host.copy_(there, non_blocking=True)
+"""
+    run = watched(code, path=(fake_torch,), env={"FAKE_CUDA": "12.4"}).healthy()
+    copies = run.spans(SpanCode.COPY_H2D, "Tensor.copy_")
+    assert [(copy.b, copy.c) for copy in copies] == [(4000, 0), (4000, 2)]
+    assert len(run.spans(SpanCode.SYNC, "Tensor.copy_")) == 1
+
+
 COMPILED = """
 import torch
 from torch.nn import Linear

@@ -38,6 +38,7 @@ def _hook_tensor(module):
         patching.patch(module.Tensor, "__%s__" % kind, spans.timed(SYNC, kind + "(tensor)", wanted=wanted))
     for name in ("to", "cuda"):
         patching.patch(module.Tensor, name, _copy)
+    patching.patch(module.Tensor, "copy_", _fill)
 
 
 def _copy(original):
@@ -63,6 +64,28 @@ def _copy(original):
             peers.after(step, result)
         elif result is not None or step is not None:
             _copied(tensor, result, given, (t0, now()), (what, forced, step))
+
+    return wrapping.traced(original, before, after)
+
+
+def _fill(original):
+    """Wrap `Tensor.copy_` likewise, by which what is on a device already is filled from the host, or the other way."""
+    forced = _forced()
+
+    def before(args, kwargs):
+        if spans.silent or local.depth or len(args) < 2 or (here.waiting and spans.in_next()):
+            return None
+        there, tensor = args[:2]
+        if not forced and there.is_cuda == getattr(tensor, "is_cuda", there.is_cuda):
+            return None
+        meeting = spans.meeting
+        step = None if meeting is None else meeting.before(copy=not tensor.is_cuda)
+        return tensor, there, (args[1:], kwargs), step, now()
+
+    def after(begun, _result, error):
+        tensor, there, given, step, t0 = begun
+        if error is None or step is not None:
+            _copied(tensor, None if error else there, given, (t0, now()), ("Tensor.copy_", forced, step))
 
     return wrapping.traced(original, before, after)
 
