@@ -11,6 +11,7 @@ ZOO = {
     "fix": {"non_blocking": True},
     "device": "cuda",
     "also": ["sync-every-step"],
+    "waits": 2,
 }
 BATCH, BOXES, CELLS = 64, 12, 32 * 32
 

@@ -11,6 +11,7 @@ ZOO = {
     "fix": {"non_blocking": True},
     "device": "cuda",
     "also": ["sync-every-step"],
+    "waits": 8,
 }
 NAMES = ("ids", "mask", "kinds", "spans", "starts", "ends", "weights", "labels")
 BATCH, LENGTH, WIDTH = 96, 256, 1024

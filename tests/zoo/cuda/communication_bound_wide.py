@@ -20,6 +20,7 @@ ZOO = {
     "devices": 2,
     "always": ["--set", "rate_link=50000000000"],
     "also": [],
+    "waits": 0.327,
 }
 ROWS, WIDTH, LAYERS = 4096, 4096, 8
 

@@ -20,6 +20,7 @@ ZOO = {
     "device": "cuda",
     "devices": 4,
     "also": [],
+    "waits": 0.287,
 }
 ROUNDS, FRAMES, SIDE, SHORT, LONG = 200, 32, 112, 0.01, 0.15
 

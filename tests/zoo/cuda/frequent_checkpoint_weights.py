@@ -12,6 +12,7 @@ ZOO = {
     "fix": {"checkpoint_interval": 100},
     "device": "cuda",
     "also": [],
+    "waits": 7.29,
 }
 FOLDER = tempfile.TemporaryDirectory()
 BATCH, WIDTH = 65536, 1024

@@ -10,6 +10,7 @@ ZOO = {
     "fix": {"eval_interval": 400},
     "device": "cuda",
     "also": [],
+    "waits": 1.52,
 }
 BATCH, LENGTH, WIDTH = 64, 128, 1024
 

@@ -12,6 +12,7 @@ ZOO = {
     "fix": {},
     "device": "cuda",
     "also": [],
+    "waits": 0.1,
 }
 MICRO, BLOCK, WIDTH, HEADS, ACCUMULATE = 24, 512, 1024, 16, 8
 

@@ -18,6 +18,7 @@ ZOO = {
     "device": "cuda",
     "devices": 2,
     "also": [],
+    "waits": 0.222,
 }
 BATCH, LENGTH, WIDTH = 64, 256, 1024
 

@@ -37,7 +37,7 @@ SETTINGS = {  # launches that a stream holds, and whether waits burn a core, as 
 HOST_BOUND, HOST_BOUND_S = "small_batch_convnet", 0.003  # a script of nothing but launching, s a step
 LEAST_SLOWER, MOST_SLOWER = 0.25, 16.0  # what tests/simcuda/run.py takes
 LEDGER, WAITS = "points of the device's ledger", "waits for the device a batch beside the script's own"
-BESIDE = {LEDGER: 100 * books.POINTS, WAITS: 0.01}
+BESIDE = {LEDGER: 100 * books.POINTS, WAITS: 0.02}
 ENOUGH_S = 12.0  # of most loops: then their pace is known, and gputune has seen them for long enough
 
 

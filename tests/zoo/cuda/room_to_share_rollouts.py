@@ -10,6 +10,7 @@ ZOO = {
     "fix": {"same": True},
     "device": "cuda",
     "also": [],
+    "waits": 2,
 }
 AGENTS, SEEN = 64, 256
 

@@ -11,6 +11,7 @@ ZOO = {
     "fix": {"batch_size": 64},
     "device": "cuda",
     "also": ["sync-every-step"],
+    "waits": 1,
 }
 LENGTH, WIDTH = 64, 512
 

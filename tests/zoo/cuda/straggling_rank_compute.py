@@ -17,6 +17,7 @@ ZOO = {
     "device": "cuda",
     "devices": 2,
     "also": [],
+    "waits": 0.217,
 }
 BATCH, WIDTH = 16384, 1024
 

@@ -18,6 +18,7 @@ ZOO = {
     "device": "cuda",
     "devices": 2,
     "also": ["few-workers"],
+    "waits": 0.251,
 }
 BATCH, SIDE = 64, 64
 

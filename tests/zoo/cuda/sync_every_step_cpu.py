@@ -12,6 +12,7 @@ ZOO = {
     "fix": {"sync_interval": 20},
     "device": "cuda",
     "also": [],
+    "waits": 1,
 }
 CLASSES = 12
 

@@ -10,6 +10,7 @@ ZOO = {
     "fix": {"sync_interval": 50},
     "device": "cuda",
     "also": [],
+    "waits": 1,
 }
 CLIPS, LENGTH, WIDTH = 64, 512, 512
 

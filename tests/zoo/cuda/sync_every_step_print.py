@@ -14,6 +14,7 @@ ZOO = {
     "fix": {"sync_interval": 100},
     "device": "cuda",
     "also": [],
+    "waits": 2,
 }
 BATCH, NOISE = 128, 100
 

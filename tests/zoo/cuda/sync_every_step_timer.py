@@ -12,6 +12,7 @@ ZOO = {
     "fix": {"sync_interval": 100},
     "device": "cuda",
     "also": [],
+    "waits": 2,
 }
 NODES, WIDTH = 200_000, 768
 

@@ -18,6 +18,7 @@ ZOO = {
     "device": "cuda",
     "devices": 2,
     "also": [],
+    "waits": 294,
 }
 BATCHES, BATCH, WIDTH = 400, 12288, 128
 
