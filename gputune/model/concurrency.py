@@ -80,13 +80,16 @@ def _chosen(mates: list[tuple[Process, Loader]]) -> list[tuple[Process, Loader]]
 def _by_itself(run: Features, process: Process, job: LoopSeries) -> LoopSeries:
     """Return the work of a rank with the steps that it makes by itself: rounds without waits for batches and ranks.
 
-    Of the CPU time that a step takes by all clocks, they have as much as they are long.
+    Of the CPU time that a step takes by all clocks, they have as much as they are long. Those of a device do not tell
+    what they queue for a CPU: it is what the crowd of the replay makes of their CPU time, for there it is met again.
     """
     often = rounds_per_batch(process)
     each = [max(0.0, m.own - m.waited - m.queued) * often for m in process.meetings]
     cpu, width = mean([step.cpu for step in job.steps]), mean([step.width for step in job.steps])
-    share = min(1.0, cpu / max(TINY, mean(each)))
-    steps = tuple(Work(own * share, own * (1 - share), width) for own in each)
+    on_device = any(m.on_device for m in process.meetings)
+    pace = Work(0.0, 0.0, width).pace(min(1.0, job.cpus / (width + job.others))) if on_device else 1.0
+    share = min(pace, cpu / max(TINY, mean(each)))
+    steps = tuple(Work(own * share, own * (1 - share / pace), width) for own in each)
     return replace(job, steps=steps, floor=job.floor - for_others(run, process))
 
 

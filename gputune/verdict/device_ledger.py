@@ -32,20 +32,17 @@ def device_ledger(process: Process) -> Mapping[str, float]:
     for part, seconds in [*_work(process, timed), (PAUSED, timed.paused)]:  # in which what was queued goes on
         found[part] = min(left, max(0.0, seconds))
         left -= found[part]
-    gaps = {STARVED: timed.starved} | ({} if COMMUNICATION in found else {COMMUNICATION: timed.standing})
-    rest = max(sum(gaps.values()), timed.whole - sum(found.values()) + found[PAUSED])
-    found |= {part: left * seconds / rest if rest > 0 else 0.0 for part, seconds in gaps.items()}
-    found[HOST_BOUND if timed.compute is not None else UNKNOWN] = left - sum(found[part] for part in gaps)
+    rest = max(timed.starved, timed.whole - sum(found.values()) + found[PAUSED])
+    found[STARVED] = left * timed.starved / rest if rest > 0 else 0.0
+    found[HOST_BOUND if timed.compute is not None else UNKNOWN] = left - found[STARVED]
     return {part: found[part] / whole for part in PARTS if found.get(part, 0.0) > 0}
 
 
 def _work(process: Process, timed: DeviceStep) -> list[tuple[str, float]]:
     """Return the s of a step that any step takes, timed or not, what is sure of them first.
 
-    How late other ranks are is chance, and is no part of it where the timed steps tell it of themselves.
+    How late other ranks are is chance: what the sampled rounds tell of it counts only where the timed steps tell none.
     """
-    found = [(COPIES, timed.copying), (OTHER, timed.crossing)]
-    if timed.standing:
-        return found if timed.compute is None else [*found, (COMPUTE, timed.compute)]
-    met = stood(process)
-    return [*found, (COMMUNICATION, met), *([] if timed.compute is None else [(COMPUTE, timed.compute - met)])]
+    met = timed.standing or stood(process)
+    compute = (timed.compute or 0.0) - (0.0 if timed.standing else met)
+    return [(COPIES, timed.copying), (OTHER, timed.crossing), (COMPUTE, compute), (COMMUNICATION, met)]

@@ -113,6 +113,18 @@ def test_the_loop_as_it_is_is_replayed_as_long_as_it_was() -> None:
     assert mine.loop(mine.now) == pytest.approx(run.wall, rel=0.05)
 
 
+def test_what_ranks_on_devices_queue_for_a_cpu_is_in_their_rounds_as_it_is() -> None:
+    """Eight on two CPUs, each of which computes for 10 ms of a step: the crowd of the replay queues again."""
+    run = ranks(in_turns(0.040), [lambda _: 0.057] * 8, on_device=True)
+    crowded = replace(
+        run,
+        machine=replace(run.machine, cpus=2.0, cpus_seen=2),
+        processes=tuple(replace(p, loaders=(replace(p.loaders[0], step_cpus=(0.010,) * 20),)) for p in run.processes),
+    )
+    (mine, *_) = outlooks(crowded)
+    assert mine.loop(mine.now) == pytest.approx(run.wall, rel=0.03)
+
+
 def test_waiting_for_a_rank_is_no_work_of_a_device() -> None:
     """Its clock and NVML say that it is at work; the transfer is, the wait is not."""
     run = ranks([lambda _: 0.001] * 2, [lambda _: 0.020, lambda _: 0.050], on_device=True)
