@@ -23,7 +23,7 @@ import simgpu
 from kit import ranks, settings
 
 __all__ = ["Pace", "burn", "joined", "often", "ranks", "settings", "wait"]
-TRIES = 10  # at a piece of work, to know how long it takes
+TRIES = 100  # at a piece of work, to know how long it takes
 WARM = 5  # steps until the allocator, cuBLAS, cuDNN and the loader's queues are as they remain
 SLOWER = float(os.environ.get("ZOO_SLOWER", "1"))
 ENOUGH_S = float(os.environ.get("ZOO_SECONDS", "inf"))

@@ -1,6 +1,6 @@
 """Spectra are computed with numpy in the training loop, before each copy to the card, and nobody works beside it.
 
-The mean of several, each through a window of its own: as many as take this host 16 ms.
+Clip by clip, and over again through other windows, as often as takes this host 14 ms.
 """
 
 import kit_cuda as kit
@@ -10,7 +10,7 @@ from torch import nn
 
 ZOO = {
     "cause": "preprocessing-in-loop",
-    "says": "16 ms of the host for the spectra of a batch, more than the device needs for it",
+    "says": "14 ms of the host for the spectra of a batch, more than the device needs for it",
     "fix": {"num_workers": 3},
     "device": "cuda",
     "also": [],
@@ -18,28 +18,30 @@ ZOO = {
 CLIPS, SAMPLES, FRAME = 48, 16384, 512
 
 
-def power(clips: np.ndarray, order: int) -> np.ndarray:
-    """Return the power of each clip's frames through a window."""
+def power(clip: np.ndarray, order: int) -> np.ndarray:
+    """Return the power of a clip's frames through a window."""
     window = np.sin(np.pi * (order + 1) * (np.arange(FRAME) + 1) / (FRAME + 1)).astype(np.float32)
-    return np.abs(np.fft.rfft(clips * window, axis=-1)[..., 1:]) ** 2
+    return np.abs(np.fft.rfft(clip * window, axis=-1)[..., 1:]) ** 2
 
 
-def spectra(rng: np.random.Generator, windows: int) -> torch.Tensor:
+def spectra(rng: np.random.Generator, times: int) -> torch.Tensor:
     """Return the logarithmic spectra of a batch of clips."""
     clips = rng.random((CLIPS, SAMPLES // FRAME, FRAME), dtype=np.float32)
-    mean = sum(power(clips, order) for order in range(windows)) / windows
-    return torch.from_numpy(np.log(mean + 1e-6).astype(np.float32))
+    found = np.full((CLIPS, SAMPLES // FRAME, FRAME // 2), 1e-6, dtype=np.float32)
+    for turn in range(times):
+        found[turn % CLIPS] += power(clips[turn % CLIPS], turn // CLIPS)
+    return torch.from_numpy(np.log(found))
 
 
 class Clips(torch.utils.data.IterableDataset):
-    def __init__(self, windows: int) -> None:
-        self.windows = windows
+    def __init__(self, times: int) -> None:
+        self.times = times
 
     def __iter__(self):
         rng = np.random.default_rng(0)
         info = torch.utils.data.get_worker_info()
         for _ in range(400 // (info.num_workers if info else 1)):
-            yield spectra(rng, self.windows)
+            yield spectra(rng, self.times)
 
 
 def batches(clips: Clips, num_workers: int):
@@ -56,8 +58,8 @@ def main() -> None:
         layers = (nn.Sequential(nn.Linear(4096, 4096), nn.GELU(), nn.Linear(4096, 4096)) for _ in range(10))
         model = nn.Sequential(nn.Linear(FRAME // 2, 4096), *layers, nn.Linear(4096, 35))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    one = np.zeros((CLIPS, SAMPLES // FRAME, FRAME), dtype=np.float32)
-    clips = Clips(kit.often(lambda: power(one, 0), 0.016))
+    one = np.ones((SAMPLES // FRAME, FRAME), dtype=np.float32)
+    clips = Clips(kit.often(lambda: power(one, 0), 0.014))
     pace = kit.Pace()
     for x in batches(clips, args.num_workers):
         x = x.to("cuda", non_blocking=True)

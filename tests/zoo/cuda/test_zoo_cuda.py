@@ -69,11 +69,11 @@ def test_what_is_modelled_takes_as_long_for_this_host_as_for_that_of_the_scripts
 
 
 def test_planted_work_of_a_host_takes_as_long_however_fast_the_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, quick = (kit_cuda.often(lambda each=each: kit_cuda.kit.burn(each), 0.02) for each in (0.004, 0.002))
+    slow, quick = (kit_cuda.often(lambda each=each: kit_cuda.kit.burn(each), 0.005) for each in (0.001, 0.0005))
     assert slow <= 5
     assert quick == pytest.approx(2 * slow, abs=2)
     monkeypatch.setattr(kit_cuda, "SLOWER", 2.0)
-    assert kit_cuda.often(lambda: kit_cuda.kit.burn(0.004), 0.02) == pytest.approx(2 * slow, abs=2)
+    assert kit_cuda.often(lambda: kit_cuda.kit.burn(0.001), 0.005) == pytest.approx(2 * slow, abs=2)
 
 
 def booked(**named: float) -> dict[str, float]:
