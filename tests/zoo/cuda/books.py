@@ -26,11 +26,12 @@ def shares(each: list[Books]) -> dict[str, float]:
     return known | {"gaps": 1 - sum(known.values())}
 
 
-def off(verdict: Mapping, each: list[Books]) -> dict[str, float]:
+def off(verdict: Mapping, each: list[Books], *, pageable: bool = False) -> dict[str, float]:
     """Return by how much each part of the device's ledger is off, as far as it says: nothing where there is none.
 
     Gaps are those of whatever kind. Where a ledger has parts in which it tells no kernels from gaps, as in a pause,
-    these are off by what the books have too much for them, or too little.
+    these are off by what the books have too much for them, or too little. Of a `pageable` copy the books have the link
+    alone, while a host that fills the driver's buffer is copying as well: such copies and gaps are held together.
     """
     found, booked = {row["part"]: row["share"] for row in verdict["device_ledger"]}, shares(each)
     if not found:
@@ -39,6 +40,8 @@ def off(verdict: Mapping, each: list[Books]) -> dict[str, float]:
     parts = {part: found.get(part, 0.0) for part in booked if part != "gaps"}
     parts["gaps"] = sum(found.values()) - sum(parts.values()) - mixed
     apart = {part: share - booked[part] for part, share in parts.items()}
+    if pageable:
+        apart["gaps"] += apart.pop("copies")
     return apart if not mixed else {part: max(0.0, more) + min(0.0, more + mixed) for part, more in apart.items()}
 
 

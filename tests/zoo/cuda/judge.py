@@ -69,8 +69,10 @@ def beside(case: zoo.Case, verdict: Mapping, each: list[books.Books]) -> dict[st
     """Return how far a verdict is from the cards' books, and by how many waits the run is from the script's own."""
     if not each:
         return {}
-    off = {LEDGER: 100 * max(parts.values(), key=abs)} if (parts := books.off(verdict, each)) else {}
-    return off | {WAITS: books.waits(each) - zoo.header(case.path).get("waits", 0)}
+    header = zoo.header(case.path)
+    parts = books.off(verdict, each, pageable=header.get("pageable", False))
+    off = {LEDGER: 100 * max(parts.values(), key=abs)} if parts else {}
+    return off | {WAITS: books.waits(each) - header.get("waits", 0)}
 
 
 def get_ready() -> None:

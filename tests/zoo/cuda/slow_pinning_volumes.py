@@ -13,7 +13,9 @@ ZOO = {
     "also": [],
 }
 VOLUMES, SIDE, STEPS = 2, 256, 240
-DEEP = max(1, 8 // kit.SLOWER)  # a slow host copies memory about as fast as others: its card must be as fast as that
+DEEP = max(
+    1, round(8 / kit.SLOWER)
+)  # a slow host copies memory about as fast as others: its card must be as fast as that
 
 
 class Scans(Dataset):

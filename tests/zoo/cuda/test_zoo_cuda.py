@@ -87,6 +87,9 @@ def test_a_ledger_is_held_against_the_books_of_all_ranks() -> None:
     each = [booked(kernel=60.0, spun=5.0, exposed_copy=10.0, until=100.0, batches=10, waits=20) for _ in range(2)]
     told = {"compute": -0.05, "copies": 0.0, "communication": 0.0, "gaps": 0.05}
     assert judge.books.off(verdict, each) == pytest.approx(told)
+    told = {"compute": -0.05, "communication": 0.0, "gaps": 0.05}
+    assert judge.books.off(verdict, each, pageable=True) == pytest.approx(told)
+    told["copies"] = 0.0
     verdict["device_ledger"][3]["part"] = "paused"  # 0.1 of it, in which there may have been kernels
     assert judge.books.off(verdict, each) == pytest.approx({**told, "compute": 0.0, "gaps": 0.0})
     verdict["device_ledger"][3]["part"] = "host-bound"

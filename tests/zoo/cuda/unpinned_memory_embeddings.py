@@ -11,6 +11,7 @@ ZOO = {
     "fix": {"pin_memory": True},
     "device": "cuda",
     "also": [],
+    "pageable": True,
 }
 FIELDS, ROWS, BAG, DENSE, WIDTH, BUCKETS = 20, 8192, 2, 128, 64, 32
 

@@ -13,6 +13,7 @@ ZOO = {
     "fix": {"pin_memory": True},
     "device": "cuda",
     "also": [],
+    "pageable": True,
 }
 BATCH, BLOCK, WIDTH, ACCUMULATE = 32, 768, 512, 2
 

@@ -11,6 +11,7 @@ ZOO = {
     "fix": {"pin_memory": True},
     "device": "cuda",
     "also": [],
+    "pageable": True,
 }
 BATCH, SIDE = 64, 224
 
