@@ -70,7 +70,8 @@ def beside(case: zoo.Case, verdict: Mapping, each: list[books.Books]) -> dict[st
     if not each:
         return {}
     header = zoo.header(case.path)
-    parts = books.off(verdict, each, pageable=header.get("pageable", False))
+    held = header.get("ledger", True)  # not where a rank's books go on behind its loop
+    parts = books.off(verdict, each, pageable=header.get("pageable", False)) if held else {}
     off = {LEDGER: 100 * max(parts.values(), key=abs)} if parts else {}
     return off | {WAITS: books.waits(each) - header.get("waits", 0)}
 

@@ -19,6 +19,7 @@ ZOO = {
     "devices": 2,
     "also": [],
     "waits": 294,
+    "ledger": False,  # who is done shadows what the other reduces: that is in the books, and of no loop
 }
 BATCHES, BATCH, WIDTH = 400, 12288, 128
 
