@@ -4,6 +4,7 @@
  * FAULTS_ERRNO   what it fails with          FAULTS_AT   from which call on (1 is the first), counted in each process
  * FAULTS_ALWAYS  "1": all later ones as well FAULTS_IN   what the file's path holds: "gputune-r" for the run and the rings
  * FAULTS_HITS    a file that gets a byte for each call that failed
+ * FAULTS_COUNT   a file that gets a line "process call path" for each call, of all kinds; nothing fails then
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,7 +31,23 @@ static void told(void) {
     syscall(SYS_close, fd);
 }
 
+static void counted(const char *file, const char *call, const char *path) {
+    char line[4600];
+    int length = snprintf(line, sizeof line, "%d %s %s\n", getpid(), call, path);
+    int fd = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    syscall(SYS_write, fd, line, length);
+    syscall(SYS_close, fd);
+}
+
 static int fails(const char *call, const char *path) {
+    const char *count_to = getenv("FAULTS_COUNT"), *in = getenv("FAULTS_IN");
+    if (count_to) {
+        int kept = errno;
+        if (in && path && strstr(path, in)) counted(count_to, call, path);
+        errno = kept;
+        return 0;
+    }
     const char *which = getenv("FAULTS_CALL"), *part = getenv("FAULTS_IN");
     if (!which || !part || strcmp(which, call) || !path || !strstr(path, part)) return 0;
     int at = atoi(getenv("FAULTS_AT") ?: "1"), always = *(getenv("FAULTS_ALWAYS") ?: "") == '1';

@@ -1,7 +1,11 @@
 """The suite notices who fails, dies or hangs; a case is the same each time, and a full run goes on where it was."""
 
+import dataclasses
+import re
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.faults import page, row, trying
@@ -65,6 +69,21 @@ def test_who_fails_dies_or_hangs_is_told_and_the_next_case_goes_on(told: row.Row
     assert found[5].startswith("hangs: no answer within 2 s")
 
 
+def test_who_is_stopped_leaves_nothing_and_what_was_tried_is_kept(
+    told: row.Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
+    monkeypatch.setattr(trying, "STOP", stop)
+    patient = dataclasses.replace(told, seconds=1000.0)
+    found = results(patient, (0, 1, 5, 0))  # the third hangs for so long
+    kept = [next(found), next(found)]
+    (bench,) = psutil.Process().children()
+    threading.Timer(0.1, stop.set).start()
+    assert list(found) == []
+    assert [one.case for one in kept] == [0, 1]
+    assert not bench.is_running()
+
+
 def test_a_case_is_decided_by_its_number() -> None:
     assert files.program(17) == files.program(17)
     assert files.program(17) != files.program(18)
@@ -79,6 +98,11 @@ def test_every_row_says_what_it_promises_and_how_often() -> None:
         assert 20 < len(each.promise) < 200, each.name
         assert 0 <= each.share <= each.quick <= each.full, each.name
         assert (row.HERE.parents[1] / each.file).is_file()
+        folder = "benchmarks"
+        for named in re.findall(r"[\w/]+\.py", each.tests):  # a name without a folder is in the last one's
+            folder = named.rpartition("/")[0] or folder
+            file = Path(folder, named.rpartition("/")[2])
+            assert any((base / file).is_file() for base in (row.HERE.parent, row.HERE.parents[1])), named
 
 
 def test_results_are_kept_and_a_run_goes_on_from_them(tmp_path: Path) -> None:

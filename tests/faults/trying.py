@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,8 +20,15 @@ import psutil
 from tests.faults.row import NotHere, Row
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 20.0  # s for a bench to end by itself
 START = 300.0  # s until a bench stands: it may record a run first
+LOOK = 0.5  # s between two looks at whether all is to end
+STOP = threading.Event()  # all is to end: what is being tried is dropped
 Line = dict[str, object]
+
+
+class Stopped(Exception):  # noqa: N818 - named for what happened
+    """All is to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +60,17 @@ class Bench:
             env=_environment(),
         )
         self._rest = b""
-        ready = self._heard(START)
+        try:
+            ready = self._heard(START)
+        except Stopped:
+            self.close(0)
+            raise
         if ready is None:
             why = f"its bench does not stand: {self.last_words()}"
-            self.close()
+            self.close(PATIENCE)
             raise RuntimeError(f"{row.name}: {why}")
         if "not_here" in ready:
-            self.close()
+            self.close(PATIENCE)
             raise NotHere(str(ready["not_here"]))
 
     def tried(self, case: int) -> Result | None:
@@ -83,7 +95,7 @@ class Bench:
         self._log.seek(max(0, self._log.tell() - 1500))
         return self._log.read().decode(errors="replace").strip()
 
-    def close(self, patience: float = 20) -> None:
+    def close(self, patience: float) -> None:
         """End it and all that it has started; it has so long (s) to do that itself."""
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -99,7 +111,12 @@ class Bench:
     def _heard(self, patience: float) -> Line | None:
         deadline = time.monotonic() + patience
         while b"\n" not in self._rest:
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))
+            left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._process.stdout], [], [], min(left, LOOK))
+            if STOP.is_set():
+                raise Stopped
+            if not ready and left:
+                continue
             data = os.read(self._process.stdout.fileno(), 1 << 16) if ready else b""
             if not data:
                 return None
@@ -134,7 +151,7 @@ def results(row: Row, cases: Iterable[int], until: float | None = None) -> Itera
     bench: Bench | None = None
     try:
         for case in cases:
-            if until is not None and time.monotonic() > until:
+            if STOP.is_set() or (until is not None and time.monotonic() > until):
                 return
             bench = bench or Bench(row)
             result = bench.tried(case)
@@ -143,6 +160,8 @@ def results(row: Row, cases: Iterable[int], until: float | None = None) -> Itera
                 bench.close(0)
                 bench = None
             yield result
+    except Stopped:
+        return
     finally:
         if bench is not None:
-            bench.close()
+            bench.close(0 if STOP.is_set() else PATIENCE)

@@ -96,6 +96,8 @@ const char *nvmlErrorString(nvmlReturn code) {
 nvmlReturn nvmlSystemGetDriverVersion(char *out, unsigned size) { return snprintf(out, size, "580.00.sim"), SUCCESS; }
 nvmlReturn nvmlSystemGetNVMLVersion(char *out, unsigned size) { return snprintf(out, size, "13.580.sim"), SUCCESS; }
 nvmlReturn nvmlSystemGetCudaDriverVersion_v2(int *out) {
+    nvmlReturn wrong = sim_state() ? fault(__func__, -1, NULL) : SUCCESS;
+    if (wrong) return wrong;
     const char *told = getenv("SIMCUDA_DRIVER");
     return *out = told ? atoi(told) : 13000, SUCCESS;
 }
@@ -365,7 +367,10 @@ nvmlReturn nvmlGpmQueryDeviceSupport(struct handle *h, struct gpm_support *out) 
     out->supported = d->param[P_gpm];
     LEAVE(SUCCESS);
 }
-nvmlReturn nvmlGpmSampleAlloc(struct gpm **out) { return (*out = calloc(1, sizeof **out)) ? SUCCESS : UNKNOWN; }
+nvmlReturn nvmlGpmSampleAlloc(struct gpm **out) {
+    nvmlReturn wrong = system_call(__func__);
+    return wrong ? wrong : (*out = calloc(1, sizeof **out)) ? SUCCESS : UNKNOWN;
+}
 nvmlReturn nvmlGpmSampleFree(struct gpm *sample) { return free(sample), SUCCESS; }
 nvmlReturn nvmlGpmSampleGet(struct handle *h, struct gpm *out) {
     ENTER(h);
@@ -399,7 +404,10 @@ nvmlReturn nvmlGpmMetricsGet(struct gpm_get *get) {
 /* Events: one set, Xids only, since the registration. */
 struct set { uint64_t seen[DEVICES]; int registered[DEVICES]; };
 struct event { struct handle *device; u64 type, data; unsigned gpu_instance, compute_instance; };
-nvmlReturn nvmlEventSetCreate(struct set **out) { return (*out = calloc(1, sizeof **out)) ? SUCCESS : UNKNOWN; }
+nvmlReturn nvmlEventSetCreate(struct set **out) {
+    nvmlReturn wrong = system_call(__func__);
+    return wrong ? wrong : (*out = calloc(1, sizeof **out)) ? SUCCESS : UNKNOWN;
+}
 nvmlReturn nvmlEventSetFree(struct set *set) { return free(set), SUCCESS; }
 nvmlReturn nvmlDeviceGetSupportedEventTypes(struct handle *h, u64 *out) {
     ENTER(h);

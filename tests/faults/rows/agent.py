@@ -1,26 +1,33 @@
 """An agent lets nobody in: whatever bytes, TLS or token a stranger brings, it is sent away, and others are answered.
 
-Whoever has no token speaks TLS to a real agent and sends frames of HTTP/2 as they are not, or cut, or noise. Then one
-with the token is answered as ever, nothing was asked of the agent's shelf, and its memory has not grown.
+Whoever has no token speaks TLS to a real agent and sends frames of HTTP/2 as they are not, or cut, or noise; some come
+with TLS 1.2, with a token or a certificate of another `--init` or one that has expired, to a door that is full, or as
+another user to its socket. Then one with the token is answered as ever, nothing was asked of the agent's shelf, and its
+memory has not grown.
 """
 
 import contextlib
 import dataclasses
+import os
 import random
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
-from gputune.wire import credentials
+from gputune.wire import credentials, door, openssl
 from gputune.wire.address import Address
 from gputune.wire.client import AgentClient, AgentFailed
 from gputune.wire.door import Door
 from gputune.wire.server import Service
+from tests.faults import runs
 from tests.faults.row import Case, chance, must
 from tests.wire.conftest import Shelf
 
@@ -53,36 +60,50 @@ def said(dice: random.Random) -> bytes:
 
 
 class Agent:
-    """A real agent behind its door on loopback, and who knows its token."""
+    """A real agent behind two doors on loopback, one of them for certificates, and who knows its token."""
 
     def __init__(self, folder: Path) -> None:
-        credentials.make(folder / "ours", ["127.0.0.1"])
-        credentials.make(folder / "others", ["127.0.0.1"])
+        for name in ("ours", "others"):
+            credentials.make(folder / name, ["127.0.0.1"])
+        shutil.copytree(folder / "ours", folder / "expired")
+        days, openssl.DAYS = openssl.DAYS, -1
+        credentials.make(folder / "expired", ["127.0.0.1"])  # by the same authority, until yesterday
+        openssl.DAYS = days
         own = credentials.read(folder / "ours", credentials.SERVER)
         self.shelf = Shelf()
-        inside = folder / "agent.sock"
-        self._service = Service(inside, self.shelf, tokens=own.accepted, turns=threading.Semaphore(4))
-        self._door = Door("127.0.0.1", 0, credentials.context(own.folder, mutual=False), inside, own.accepted)
-        self._door.open()
-        self.address = Address("m8", "127.0.0.1", self._door.port)
+        self.open = Path(tempfile.mkdtemp(prefix="faults-open-"))
+        self.open.chmod(0o755)  # only the socket itself keeps others out
+        self.socket = self.open / "agent.sock"
+        self._service = Service(self.socket, self.shelf, tokens=own.accepted, turns=threading.Semaphore(4))
+        plain, mutual, late = (
+            credentials.context(folder / "ours" / "server", mutual=False),
+            credentials.context(folder / "ours" / "server", mutual=True),
+            credentials.context(folder / "expired" / "server", mutual=False),
+        )
+        self._doors = [Door("127.0.0.1", 0, how, self.socket, own.accepted) for how in (plain, mutual, late)]
+        for each in self._doors:
+            each.open()
+        self.address, self.mutual, self.late = (Address("m8", "127.0.0.1", each.port) for each in self._doors)
         self.known = credentials.read(folder / "ours", credentials.CLIENT)
         self.other = credentials.read(folder / "others", credentials.CLIENT)
+        self.expired = credentials.read(folder / "expired", credentials.CLIENT)
         self.folder = folder
 
-    def hello(self) -> None:
+    def hello(self, address: Address | None = None) -> None:
         """Ask as somebody who may."""
-        far = AgentClient(self.address, self.known)
+        far = AgentClient(address or self.address, self.known)
         try:
             must(far.hello().host == "m8", "another answer than ever")
         finally:
             far.close()
 
-    def refuses(self, known: object) -> None:
+    def refuses(self, known: credentials.Credentials | None, address: Address | None = None, why: str = "") -> None:
         """Ask as somebody who may not."""
-        far = AgentClient(self.address, known)  # type: ignore[arg-type] # credentials
+        far = AgentClient(address or self.address, known)
         try:
             far.hello()
-        except AgentFailed:
+        except AgentFailed as error:
+            must(why in str(error), f"another reason: {error}")
             return
         finally:
             far.close()
@@ -97,8 +118,10 @@ class Agent:
         return context
 
     def close(self) -> None:
-        self._door.close()
+        for each in self._doors:
+            each.close()
         self._service.shutdown()
+        shutil.rmtree(self.open)
 
 
 def sent(agent: Agent, data: bytes, dice: random.Random) -> None:
@@ -133,22 +156,82 @@ def older(agent: Agent) -> None:
         raw.close()
 
 
+def strangers(agent: Agent, dice: random.Random) -> None:
+    """Come with a token or a certificate that is none of this agent's, or is no longer one."""
+    known = agent.known
+    agent.refuses(dataclasses.replace(known, token=dice.choice(("", "x", "wrong" * 1000, agent.other.token))))
+    agent.refuses(agent.other)  # it does not believe in the agent either
+    agent.refuses(known, agent.late)  # nor somebody who may ask in one whose certificate has expired
+    for whose in (agent.other, agent.expired, dataclasses.replace(known, certificate=b"", key=b"")):
+        mine = dataclasses.replace(whose, authority=known.authority, token=known.token)
+        agent.refuses(mine, agent.mutual)
+    agent.refuses(dataclasses.replace(known, token=agent.other.token), agent.mutual)
+
+
+def full(agent: Agent) -> None:
+    """Take all places at the door: who comes then is sent away, and once there is room people are answered."""
+    sources = [f"127.0.0.{number}" for number in range(2, 2 + door.MOST_CONNECTIONS // door.MOST_OF_ONE)]
+    at = (agent.address.host, agent.address.port)
+    peers = [socket.create_connection(at, 20, (source, 0)) for source in sources for _ in range(door.MOST_OF_ONE)]
+    try:
+        with contextlib.suppress(OSError), socket.create_connection(at, 20) as raw:
+            agent.context().wrap_socket(raw, server_hostname=agent.address.host)
+            must(holds=False, says="a door that is full lets one more in")
+    finally:
+        for peer in peers:
+            peer.close()
+    runs.eventually(lambda: _answers(agent), "an answer, once there is room", 20)
+
+
+def _answers(agent: Agent) -> bool:
+    try:
+        agent.hello()
+    except AgentFailed:
+        return False
+    return True
+
+
+def another_user(agent: Agent) -> None:
+    """Come to its socket as another user, and ask at a socket that is another user's."""
+    if os.geteuid():
+        return
+    code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(agent.socket)!r})"
+    done = subprocess.run(
+        ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", "python3", "-I", "-S", "-c", code),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    must("PermissionError" in done.stderr, f"another user gets in: status {done.returncode}, {done.stderr}")
+    os.chown(agent.socket, 65534, 65534)
+    try:
+        agent.refuses(None, Address("m8", path=str(agent.socket)), "its socket belongs to another user")
+    finally:
+        os.chown(agent.socket, 0, 0)
+
+
 @contextlib.contextmanager
 def bench(folder: Path) -> Iterator[Case]:
     agent = Agent(folder)
     agent.hello()
+    agent.hello(agent.mutual)
+    agent.hello(Address("m8", path=str(agent.socket)))
     calls = agent.shelf.calls
     own = psutil.Process()
     sizes: list[int] = []
 
     def case(number: int) -> None:
+        nonlocal calls
         dice = chance("agent", number)
         if number % 97 == 0:
             older(agent)
         elif number % 89 == 0:
-            agent.refuses(agent.other)
+            strangers(agent, dice)
+        elif number % 397 == 0:
+            full(agent)
+            calls = agent.shelf.calls
         elif number % 83 == 0:
-            agent.refuses(dataclasses.replace(agent.known, token=dice.choice(("", "x", "wrong" * 1000, "é"))))
+            another_user(agent)
         else:
             sent(agent, said(dice), dice)
         must(agent.shelf.calls == calls, "the shelf was asked by somebody without the token")
@@ -159,7 +242,7 @@ def bench(folder: Path) -> Iterator[Case]:
                 sizes[-1] < sizes[min(5, len(sizes) - 1)] + GROWN,
                 f"its memory grows: {[size >> 20 for size in sizes]} MiB",
             )
-        agent.shelf.calls = calls
+        calls = agent.shelf.calls
 
     try:
         yield case

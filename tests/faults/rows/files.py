@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.faults.row import HERE, Broken, Case, chance, must
 from tests.faults.runs import FAKE_TORCH
 
-TESTS = "guest/test_hush.py, test_trial.py; sweep/test_writable.py"
+TESTS = "guest/test_hush.py, test_trial.py; experiment/test_writable.py (13 libraries under Landlock)"
 QUICK, FULL, SHARE = 500, 20_000, 50
 SECONDS = 300.0
 GUEST = HERE.parents[1] / "probes" / "guest"

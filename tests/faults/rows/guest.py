@@ -2,7 +2,8 @@
 
 Each function of the guest that a training calls is made to raise, from its N-th call on, in trainings of eleven
 settings by three start methods, with the hooks in C and in Python; their output is compared with the bare one's. The
-torch is the one in pure Python; each tenth case takes the real one, and compares losses bit for bit.
+torch is the one in pure Python; each tenth case takes the real one, and compares losses bit for bit. The last cases of
+`make faults` let nothing raise: all settings by all start methods, with the real torch.
 """
 
 import ast
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.row import HERE, Case, chance, must
+from tests.faults.row import HERE, Broken, Case, chance, must
 from tests.faults.runs import FAKE_TORCH
 
 TESTS = "guest/test_fast.py, test_loaders.py, test_interpreters.py, test_steered_loops.py"
@@ -59,7 +60,10 @@ def functions() -> list[str]:
 
 
 ALL = functions()
-QUICK, FULL, SHARE = 99, len(ALL) * len(SETTINGS) * len(METHODS), 8
+WITH_FAULTS = 99
+QUICK = WITH_FAULTS + len(SETTINGS) * len(METHODS)
+FULL, SHARE = len(ALL) * len(SETTINGS) * len(METHODS), 8
+OTHERS = 12  # functions that a case tries one after the other, until one is called
 SECONDS = 500.0
 TRAIN = """
 import sys; sys.path.insert(0, {here!r}); import faulty; del sys.path[0]
@@ -156,24 +160,40 @@ def bench(folder: Path) -> Iterator[Case]:
         must(done.returncode == 0, f"the bare run {which}: {done.stderr}")
         return done.stdout
 
-    called: set[str] = set()
+    called: dict[tuple[bool, str], set[str]] = {}  # by whether there are workers, and whether all hooks are in Python
+    listing = folder / "called"
     for setting, pure in itertools.product((0, 4), ("", "1")):
-        listing = folder / "called"
         done = trainings.run((setting, "fork", False), guest=True, FAULTY_LISTING=str(listing), GPUTUNE_GUEST_PURE=pure)
         must(done.returncode == 0, done.stderr)
-        called |= set(listing.read_text().split())
-    must(len(called & set(ALL)) > 50, f"only {sorted(called)} are called")
+        called[setting == 4, pure] = set(listing.read_text().split()) & set(ALL)
+    must(len(set().union(*called.values())) > 50, f"only {called} are called")
+
+    def faulted(number: int, which: tuple[int, str, bool], dice: random.Random) -> None:
+        """Let functions raise until one was called: what some settings call others do not."""
+        pure, at, error = dice.choice(("", "1")), dice.choice(TIMES), dice.choice(ERRORS)
+        workers = bool(SETTINGS[which[0]]["num_workers"])
+        first = number % len(ALL)
+        names = [each for each in ALL[first:] + ALL[:first] if each in called[workers, pure]]
+        for name, n in [(names[0], at)] * (at > 1) + [(name, 1) for name in names[:OTHERS]]:
+            tried(f"{name}:{n}:{error}", which, pure)
+            if trainings.met.exists():
+                return
+        raise Broken(f"{names[:OTHERS]}, {which}: nothing raised")
+
+    def tried(fault: str, which: tuple[int, str, bool], pure: str) -> None:
+        trainings.met.unlink(missing_ok=True)
+        done = trainings.run(which, guest=True, FAULTY=fault, GPUTUNE_GUEST_PURE=pure)
+        words = f"{fault}, {which}, {'in Python' if pure else 'in C'}"
+        must(done.returncode == 0, f"{words}: status {done.returncode}: {done.stderr}")
+        must(done.stdout == bare(which), f"{words}: another output: {done.stdout} instead of {bare(which)}")
+        must("fault of the suite" not in done.stderr, f"{words}: {done.stderr}")
 
     def case(number: int) -> None:
         dice = chance("guest", number)
-        name = next(each for each in ALL[number % len(ALL) :] + ALL if each in called)
         method = METHODS[number // len(SETTINGS) % len(METHODS)]  # so that 33 cases in a row have all of both
-        which = (number % len(SETTINGS), method, number % REAL == REAL - 1)
-        fault = f"{name}:{dice.choice(TIMES)}:{dice.choice(ERRORS)}"
-        trainings.met.unlink(missing_ok=True)
-        done = trainings.run(which, guest=True, FAULTY=fault, GPUTUNE_GUEST_PURE=dice.choice(("", "1")))
-        must(done.returncode == 0, f"{fault}, {which}: status {done.returncode}: {done.stderr}")
-        must(done.stdout == bare(which), f"{fault}, {which}: another output: {done.stdout} instead of {bare(which)}")
-        must("fault of the suite" not in done.stderr, f"{fault}: {done.stderr}")
+        if WITH_FAULTS <= number < QUICK:
+            tried("", (number % len(SETTINGS), method, True), dice.choice(("", "1")))
+        else:
+            faulted(number, (number % len(SETTINGS), method, number % REAL == REAL - 1), dice)
 
     yield case

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.faults.row import Case, chance, must
 
-TESTS = "sweep/test_blame.py; commands/test_sweep_loader.py; experiment/test_starting.py"
+TESTS = "commands/test_sweep_loader.py; experiment/test_starting.py"
 QUICK, FULL, SHARE = 50, 500, 2
 SECONDS = 200.0
 FIGURE = "longest start that failed, s"

@@ -16,7 +16,7 @@ from pathlib import Path
 from gputune.core.sample import Note, Sample, Target, Unavailable
 from gputune.nvml import process
 from gputune.probes import nvml
-from tests.faults.row import Case, chance, must
+from tests.faults.row import Broken, Case, chance, must
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "simgpu"))
 from simgpu import Cards, build, create
@@ -56,13 +56,24 @@ BY_DEVICE = (
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleGet",
 )
-AT_FIRST = ("nvmlInit", "nvmlDeviceGetCount_v2")  # nobody calls them again
+AT_FIRST = (  # nobody calls them again
+    "nvmlInit",
+    "nvmlDeviceGetCount_v2",
+    "nvmlSystemGetCudaDriverVersion_v2",
+    "nvmlGpmSampleAlloc",
+    "nvmlEventSetCreate",
+)
 OF_ALL = (*AT_FIRST, "nvmlGpmMetricsGet", "nvmlEventSetWait_v2")
-ALL = list(itertools.product((*BY_DEVICE, *OF_ALL), (*CODES, HANG), (False, True)))  # the last: once it reads
+ALL = [
+    *itertools.product((*BY_DEVICE, *OF_ALL), (*CODES, HANG), (False,)),
+    *itertools.product((*BY_DEVICE, *OF_ALL[len(AT_FIRST) :]), (*CODES, HANG), (True,)),  # once it reads
+]
 random.Random(1).shuffle(ALL)
 QUICK, FULL, SHARE = 150, len(ALL), 6
 SECONDS = 300.0
-FIGURE = "longest from a call that hangs until that was told, s (3 on a machine that has nothing else to do)"
+FIGURE = "longest from a call that hangs until that was told, s"
+TOLD = 3.0  # s from a call that hangs until that is told
+TRIES = 3  # a machine with other things to do may be late once: who is late each time does not keep it
 START = 12.0  # s of an initialisation, which is waited for a minute elsewhere: that is not what is tried
 PATIENCE = 200.0  # s
 ROUNDS = 3  # more readings of the healthy device that are waited for
@@ -124,41 +135,54 @@ def bench(folder: Path) -> Iterator[Case]:
     process.START_DEADLINE = START
 
     def case(number: int) -> float | None:
-        function, code, late = ALL[number]
-        state = folder / f"state-{number}-{os.getpid()}"
-        state.unlink(missing_ok=True)
-        cards = Cards(create(state, 2))
-        read = Read()
-        try:
-            if late:
-                read.until(1)
-            fault = {"delay": -1.0} if code == HANG else {"code": code}
-            met = cards.fault(function, device=0 if function in BY_DEVICE else -1, **fault)
-            began, seen = time.monotonic(), read.count
-            for _ in range(chance("nvml", number).randrange(3)):
-                read.tick()
-            if function in BY_DEVICE:
-                took = read.hang(lambda: cards.hits(met), seen + ROUNDS) if code == HANG else None
-                must(read.until(seen + ROUNDS), f"all is given up: {read.over}")
+        for _ in range(TRIES):
+            took = tried(folder / f"state-{number}-{os.getpid()}", number)
+            if took is None or took <= TOLD:
                 return took
-            if late and function in AT_FIRST:
-                must(read.until(seen + ROUNDS), read.over)
-                return None
-            while not cards.hits(met) and not read.over and time.monotonic() - began < PATIENCE:
-                read.tick()
-                time.sleep(0.01)
-            if function == "nvmlInit" and not late:
-                while not read.over and not read.told and time.monotonic() - began < PATIENCE:
-                    read.tick()
-                    time.sleep(0.01)
-                must(read.over or read.told, "it never starts, and nobody is told")
-                return None
-            cards.heal()
-            must(read.until(read.count + 1) or code != HANG, read.over)
-            return None
-        finally:
-            cards.heal()
-            read.close()
-            state.unlink(missing_ok=True)
+        raise Broken(f"{ALL[number]}: told {took:.1f} s after the call that hangs, and no sooner {TRIES} times")
 
     yield case
+
+
+def tried(state: Path, number: int) -> float | None:
+    """Let a call fail on cards of its own, and return how long (s) a hang was not told."""
+    function, code, late = ALL[number]
+    state.unlink(missing_ok=True)
+    cards, read = Cards(create(state, 2)), Read()
+    try:
+        if late:
+            read.until(1)
+        fault = {"delay": -1.0} if code == HANG else {"code": code}
+        met = cards.fault(function, device=0 if function in BY_DEVICE else -1, **fault)
+        seen = read.count
+        for _ in range(chance("nvml", number).randrange(3)):
+            read.tick()
+        if function not in BY_DEVICE:
+            of_all(cards, read, number, met)
+            return None
+        took = read.hang(lambda: cards.hits(met), seen + ROUNDS) if code == HANG else None
+        must(read.until(seen + ROUNDS), f"all is given up: {read.over}")
+        must(late or cards.hits(met), f"nobody calls {function}: nothing was tried")
+        return took
+    finally:
+        cards.heal()
+        read.close()
+        state.unlink(missing_ok=True)
+
+
+def of_all(cards: Cards, read: Read, number: int, met: int) -> None:
+    """Look at what comes of a call that is for all devices: it is told, and all goes on once that is over."""
+    function, code, _ = ALL[number]
+    began = time.monotonic()
+    while not cards.hits(met) and not read.over and time.monotonic() - began < PATIENCE:
+        read.tick()
+        time.sleep(0.01)
+    must(cards.hits(met), f"nobody calls {function}: nothing was tried")
+    if function == "nvmlInit":
+        while not read.over and not read.told and time.monotonic() - began < PATIENCE:
+            read.tick()
+            time.sleep(0.01)
+        must(read.over or read.told, "it never starts, and nobody is told")
+        return
+    cards.heal()
+    must(read.until(read.count + 1) or code != HANG, read.over)

@@ -1,10 +1,14 @@
 """No sample is lost or falsified: a damaged recording gives what was not hit, and says what was.
 
 A real run is recorded, once while it goes on (frames) and once to its end (Parquet). Each case damages one file: cut at
-every byte in turn, bits flipped, a stretch of 4 KiB overwritten, moved or doubled.
+a byte, bits flipped, a stretch of 4 KiB overwritten, moved or doubled; the cases of a kind and file walk over each of
+its bytes before they come to one again. What is read then is compared with the run: of frames all those that are whole
+yet and no others, of tables all that stands in other files.
 """
 
 import contextlib
+import functools
+import math
 import random
 import shutil
 from collections import Counter
@@ -13,7 +17,7 @@ from pathlib import Path
 
 from gputune.core.errors import GputuneError
 from gputune.core.sample import Reading
-from gputune.recording import about, readings
+from gputune.recording import about, frames, readings
 from tests.faults import runs
 from tests.faults.row import Case, chance, must
 
@@ -23,34 +27,42 @@ SECONDS = 60.0
 PAGE = 4096
 
 
-def cut(data: bytes, dice: random.Random) -> bytes:
-    return data[: dice.randrange(len(data))]
+def place(step: int, size: int) -> int:
+    """Return the byte of a step: each is hit once before one is hit again, and the first steps are far apart."""
+    stride = next(each for each in range(int(size * 0.618), 2 * size + 2) if math.gcd(each, size) == 1)
+    return step * stride % size
 
 
-def flipped(data: bytes, dice: random.Random) -> bytes:
+def cut(data: bytes, step: int, dice: random.Random) -> bytes:
+    del dice
+    return data[: place(step, len(data))]
+
+
+def flipped(data: bytes, step: int, dice: random.Random) -> bytes:
     torn = bytearray(data)
-    for _ in range(dice.choice((1, 1, 1, 2, 8))):
-        bit = dice.randrange(len(data) * 8)
-        torn[bit // 8] ^= 1 << bit % 8
+    torn[place(step, len(data))] ^= 1 << dice.randrange(8)
+    for _ in range(dice.choice((0, 0, 0, 1, 7))):
+        torn[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
     return bytes(torn)
 
 
-def overwritten(data: bytes, dice: random.Random) -> bytes:
+def overwritten(data: bytes, step: int, dice: random.Random) -> bytes:
     """Return it with a stretch of a page as a disk gives it that was never written, or another's."""
-    at = dice.randrange(len(data)) // 512 * 512
+    at = place(step, len(data)) // 512 * 512
     page = dice.choice((bytes(PAGE), dice.randbytes(PAGE), data[: PAGE * 2][-PAGE:]))
     return (data[:at] + page + data[at + PAGE :])[: len(data)]
 
 
-def shuffled(data: bytes, dice: random.Random) -> bytes:
+def shuffled(data: bytes, step: int, dice: random.Random) -> bytes:
     """Return it with two pages exchanged."""
+    del step
     pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]
     first, second = dice.randrange(len(pages)), dice.randrange(len(pages))
     pages[first], pages[second] = pages[second], pages[first]
     return b"".join(pages)
 
 
-HARM: tuple[Callable[[bytes, random.Random], bytes], ...] = (cut, flipped, flipped, overwritten, shuffled)
+HARM: tuple[Callable[[bytes, int, random.Random], bytes], ...] = (cut, flipped, flipped, overwritten, shuffled)
 
 
 class Original:
@@ -66,23 +78,44 @@ class Original:
         )
         must(self.lines and self.files, "the run that is to be damaged holds nothing")
 
-    def harmed(self, dice: random.Random) -> str:
-        """Damage one file of a copy, and return its name."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        shutil.copytree(self.folder, self.scratch)
-        file = dice.choice([self.folder / "run.json", *self.files * 3])
-        name = str(file.relative_to(self.folder))
-        data = file.read_bytes()
-        torn = dice.choice(HARM)(data, dice)
+    def harmed(self, number: int, dice: random.Random) -> tuple[str, bytes]:
+        """Damage one file of a copy, and return its name and what it holds."""
+        files = [self.folder / "run.json", *self.files]
+        number, file = divmod(number, len(files))
+        step, harm = divmod(number, len(HARM))
+        name = str(files[file].relative_to(self.folder))
+        torn = HARM[harm](files[file].read_bytes(), step, dice)
+        copied(self.folder, self.scratch)
         (self.scratch / name).write_bytes(torn)
-        return name if torn != data else ""
+        return name, torn
+
+    @functools.cache  # noqa: B019 - there are two of them, as long as the row lasts
+    def beside(self, name: str) -> "Counter[str]":
+        """Return what is read where this file is not there: what stands in the others."""
+        copied(self.folder, self.scratch)
+        (self.scratch / name).unlink()
+        return Counter(map(repr, read(self.scratch, {})))
+
+    def whole(self, name: str, torn: bytes) -> "Counter[str]":
+        """Return what is read of those frames alone that stand in the damaged file with all their bytes."""
+        data = (self.folder / name).read_bytes()
+        packed = {frames.frame(each.table, each.payload) for each in frames.whole(data)}
+        found = sorted((torn.find(each), each) for each in packed if each in torn)
+        copied(self.folder, self.scratch)
+        (self.scratch / name).write_bytes(b"".join(each for _, each in found))
+        return Counter(map(repr, read(self.scratch, {})))
+
+
+def copied(folder: Path, to: Path) -> None:
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(folder, to)
 
 
 def read(folder: Path, lost: dict[str, str]) -> list[Reading]:
     return [reading for tick in readings(folder, lost) for reading in tick]
 
 
-def check(original: Original, name: str) -> None:
+def check(original: Original, name: str, torn: bytes) -> None:
     """Compare what is read of the damaged copy with the run."""
     lost: dict[str, str] = {}
     try:
@@ -90,17 +123,27 @@ def check(original: Original, name: str) -> None:
     except GputuneError as error:
         says = str(error).partition("\n\nhint: ")[0]
         must("\n" not in says and len(says) < 500, f"no sentence: {error}")
+        must(name == "run.json", f"nothing is read any more, for {name} is damaged: {error}")
         return
     if name == "run.json":
         must(about.read(original.scratch) == original.about, "a damaged run.json is read as if it were whole")
+        must(found == original.lines, "another run is read where run.json is damaged")
+        return
+    if name.startswith("frames-"):
+        same(found, original.whole(name, torn), f"a damaged {name}")
+        return
     told = sum(said != "retold" for said in lost.values())
-    false = found - original.lines
+    false, missing = found - original.lines, original.lines - found
     must(not false or told, f"{sum(false.values())} readings of a damaged {name} were never taken: {sorted(false)[:1]}")
-    missing = original.lines - found
-    must(
-        not missing or told or name.startswith("frames-"),
-        f"{sum(missing.values())} readings are missing of a damaged {name}, and nobody is told: {sorted(missing)[:1]}",
-    )
+    must(not missing or told, f"{sum(missing.values())} readings of a damaged {name} are missing, and nobody is told")
+    others = original.beside(name) - found
+    must(not others, f"{sum(others.values())} readings of other files than {name} are missing: {sorted(others)[:1]}")
+
+
+def same(found: "Counter[str]", wanted: "Counter[str]", what: str) -> None:
+    false, missing = found - wanted, wanted - found
+    must(not false, f"{sum(false.values())} readings of {what} were never taken: {sorted(false)[:1]}")
+    must(not missing, f"{sum(missing.values())} readings of {what} are lost without need: {sorted(missing)[:1]}")
 
 
 @contextlib.contextmanager
@@ -109,8 +152,8 @@ def bench(folder: Path) -> Iterator[Case]:
     originals = [Original(going, folder / "copy"), Original(ended, folder / "copy")]
 
     def case(number: int) -> None:
-        dice = chance("samples", number)
         original = originals[number % 2]
-        check(original, original.harmed(dice))
+        name, torn = original.harmed(number // 2, chance("samples", number))
+        check(original, name, torn)
 
     yield case

@@ -1,7 +1,8 @@
-r"""Terminals stay clean: no text from elsewhere, in a verdict, a pack, a settings file or an error, can make one obey.
+r"""Terminals stay clean: no text from elsewhere, of a run, a node, a sweep, a settings file or an error, is obeyed.
 
 Strings with escape sequences, C1, bidi, invisible characters and halves of characters stand in every text of a run's
-documents and of a pack's, in names and values of `gputune.toml`, and in what is typed; all that is said is looked at.
+documents and of a pack's, of nodes and of a sweep, in names and values of `gputune.toml`, and in what is typed; all
+that is said is looked at.
 """
 
 import contextlib
@@ -14,9 +15,16 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import msgspec
 
 from gputune import cli
+from gputune.commands import nodes
 from gputune.core.hygiene import is_clean
+from gputune.feeds.once import reading
+from gputune.feeds.rows import Node, Update
+from gputune.sweep.result import Sweep, words
 from tests.faults import runs
 from tests.faults.row import Case, chance, must
 
@@ -119,9 +127,18 @@ def bench(folder: Path) -> Iterator[Case]:
     here.mkdir()
     os.chdir(here)
 
+    with reading() as ask:
+        machine = msgspec.to_builtins(ask().nodes[0])
+
     def case(number: int) -> None:
         dice = chance("terminals", number)
-        what = number % 4
+        what = number % 6
+        if what == 5:
+            look(of_a_sweep(dice), number)
+            return
+        if what == 4:
+            look(of_nodes(machine, dice), number)
+            return
         if what == 3:
             typed = tuple(part.format(text(dice)) for part in dice.choice(TYPED))
             typed = tuple(part.replace("\0", "").replace("\ud800", "") for part in typed)  # no argument can hold these
@@ -146,6 +163,33 @@ def bench(folder: Path) -> Iterator[Case]:
         look(said("report", str(copy)), number)
 
     yield case
+
+
+def of_nodes(machine: dict[str, Any], dice: random.Random) -> str:
+    """Return what `gputune nodes` says of machines whose texts are others."""
+    node = filled(machine, dice) | {"link": dice.choice(("up", "stale", "down"))}
+    update = Update(until=1, nodes=(msgspec.convert(node, Node),))
+
+    @contextlib.contextmanager
+    def asked(*_: object, **__: object) -> Iterator[nodes.NodesQuery]:
+        yield nodes.NodesQuery(lambda: nodes._document(update, {}), int)
+
+    with mock.patch.object(nodes, "_asked", asked):
+        return said("nodes", "m8", *dice.choice(((), ("--cmd",), ("--user", "--pid"), ("--json",))))
+
+
+def of_a_sweep(dice: random.Random) -> str:
+    """Return what `gputune sweep-loader` says where its script, its trials' last words and its node are others."""
+    plain = {"num_workers": 2, "prefetch_factor": 2, "pin_memory": False, "persistent_workers": False, "batch_size": 4}
+    rows = [
+        {**plain, "predicted": None, "measured": None, "state": state, "why": text(dice), "node": text(dice)}
+        for state in ("ok", "failed", "oom")
+    ]
+    own = {**plain, "samples_per_s": 1.0}
+    told = {"where": text(dice), "baseline": own, "best": own, "speedup": {"low": 1.0, "likely": 2.0, "high": 3.0}}
+    told |= {"ceiling": None, "trials": rows, "seconds": 1.0, "starts": 1, "stopped": False, "effect": "", "says": []}
+    told |= {"folder": text(dice), "written": "", "node": text(dice)}
+    return words(msgspec.convert(told, Sweep), text(dice))
 
 
 def packed(folder: Path) -> Path:
