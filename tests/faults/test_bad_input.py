@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -47,6 +48,7 @@ for n, batch in enumerate(DataLoader(list(range(100_000)))):
 sys.exit(3)
 """
 NOBODY = 65534
+OURS = {"step", "gputune-runs"}  # what the training and the watch write
 Done = subprocess.CompletedProcess[str]
 
 
@@ -68,18 +70,45 @@ def home(tmp_path: Path) -> Path:
 
 def watched(home: Path, *before: str, **more: str) -> Done:
     """Run the training under `gputune watch`; `before` starts it."""
-    command = (*before, *GPUTUNE, "watch", "--", sys.executable, "train.py")
-    env = environment(**more)
-    nothing = subprocess.DEVNULL
-    return subprocess.run(
-        command, cwd=home, env=env, stdin=nothing, capture_output=True, text=True, timeout=200, check=False
+    return done(home, *before, *GPUTUNE, "watch", "--", sys.executable, "train.py", **environment(**more))
+
+
+def done(home: Path, *command: str, **environ: str) -> Done:
+    """Run a command there, and fail where it changes a file that was there before."""
+    before = seen(home)
+    found = subprocess.run(
+        command,
+        cwd=home,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
+    print(found.stderr)  # for whoever sees a test fail
+    left = {name: what for name, what in seen(home).items() if name.partition("/")[0] not in OURS}
+    assert left == {name: what for name, what in before.items() if name.partition("/")[0] not in OURS}
+    return found
+
+
+def seen(folder: Path) -> dict[str, object]:
+    """Return what lies there: kind, owner, mode and content (of what is no file, and of a large one: its size)."""
+    found: dict[str, object] = {}
+    for file in folder.rglob("*"):
+        about = file.lstat()
+        small = stat.S_ISREG(about.st_mode) and about.st_size < 1 << 20
+        inside = file.read_bytes() if small else about.st_size * stat.S_ISREG(about.st_mode)
+        found[str(file.relative_to(folder))] = (about.st_mode, about.st_uid, inside)
+    return found
 
 
 def reported(run: Path, cwd: Path, *before: str) -> Done:
-    """Judge a run folder again; `before` starts that."""
-    command = (*before, *GPUTUNE, "report", str(run), "--again")
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+    """Judge a run folder again, which leaves it as it is; `before` starts that."""
+    as_it_was = seen(run)
+    found = done(cwd, *before, *GPUTUNE, "report", str(run), "--again", **os.environ)
+    assert seen(run) == as_it_was
+    return found
 
 
 def sentence(done: Done) -> None:
@@ -96,10 +125,10 @@ def test_a_run_folder_that_was_copied_half(run: Path, tmp_path: Path, left: str)
     half.mkdir()
     for name in left.split():
         (shutil.copytree if (run / name).is_dir() else shutil.copy)(run / name, half / name)
-    done = reported(half, tmp_path)
-    assert done.returncode in {1, 2}, done.stdout
-    assert done.stderr.count("error: ") == 1
-    assert "Traceback" not in done.stderr
+    found = reported(half, tmp_path)
+    assert found.returncode in {1, 2}, found.stdout
+    assert found.stderr.count("error: ") == 1
+    assert "Traceback" not in found.stderr
 
 
 def test_a_copy_that_broke_off_in_the_middle_of_a_file(run: Path, tmp_path: Path) -> None:
@@ -151,9 +180,9 @@ def test_a_run_folder_of_another_user(run: Path, tmp_path: Path) -> None:
     theirs = Path(shutil.copytree(run, tmp_path / "theirs"))
     for each in (theirs, *theirs.rglob("*")):
         os.chown(each, NOBODY, NOBODY)
-    done = reported(theirs, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if line.endswith("'s")] == [
+    found = reported(theirs, tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert [line for line in found.stderr.splitlines() if line.endswith("'s")] == [
         f"gputune: `{theirs}` is {opening.name_of(NOBODY)}'s"
     ]
 
@@ -165,9 +194,9 @@ def test_a_run_folder_that_another_user_hides(run: Path, tmp_path: Path) -> None
     hidden.chmod(0o700)
     for each in (hidden, *hidden.rglob("*")):
         os.chown(each, NOBODY, NOBODY)
-    done = reported(hidden, tmp_path, "setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--")
-    sentence(done)
-    assert f"it is {opening.name_of(NOBODY)}'s" in done.stderr
+    found = reported(hidden, tmp_path, "setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--")
+    sentence(found)
+    assert f"it is {opening.name_of(NOBODY)}'s" in found.stderr
 
 
 def test_a_machine_without_shared_memory(home: Path) -> None:
@@ -175,15 +204,13 @@ def test_a_machine_without_shared_memory(home: Path) -> None:
     before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", covered, "sh")
     if subprocess.run((*before, "true"), check=False, capture_output=True).returncode:
         pytest.skip("nothing may be mounted here")
-    done = watched(home, *before)
-    assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr
+    found = watched(home, *before)
+    assert found.returncode == 3, found.stderr
+    assert "Traceback" not in found.stderr
     assert list(home.glob("gputune-runs/*/run.json"))
 
 
 def test_a_kernel_without_pidfds(home: Path) -> None:
-    (home / "old").mkdir()
-    (home / "old" / "usercustomize.py").write_text("")
     code = (
         "import os, runpy, sys\n"
         "def none(*_): raise OSError(38, 'Function not implemented')\n"
@@ -191,19 +218,15 @@ def test_a_kernel_without_pidfds(home: Path) -> None:
         f"sys.argv = ['gputune', 'watch', '--', {sys.executable!r}, 'train.py']\n"
         "runpy.run_module('gputune', run_name='__main__')\n"
     )
-    nothing = subprocess.DEVNULL
-    command = (sys.executable, "-c", code)
-    done = subprocess.run(
-        command, cwd=home, env=environment(), stdin=nothing, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr
+    found = done(home, sys.executable, "-c", code, **environment())
+    assert found.returncode == 3, found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_a_home_that_may_not_be_written(home: Path) -> None:
-    done = watched(home, HOME="/sys", XDG_CACHE_HOME="/sys/cache", XDG_CONFIG_HOME="/sys/config")
-    assert done.returncode == 3, done.stderr
-    assert "Traceback" not in done.stderr
+    found = watched(home, HOME="/sys", XDG_CACHE_HOME="/sys/cache", XDG_CONFIG_HOME="/sys/config")
+    assert found.returncode == 3, found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_rings_that_somebody_removes_in_mid_run(home: Path, popen: Callable[..., "subprocess.Popen[str]"]) -> None:
@@ -218,6 +241,7 @@ def test_rings_that_somebody_removes_in_mid_run(home: Path, popen: Callable[...,
         shutil.rmtree(rings)
         (home / "enough").touch()
         said = running.communicate(timeout=200)[1]
+    print(said)
     assert running.returncode == 3, said
     assert "Traceback" not in said
 
