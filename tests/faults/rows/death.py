@@ -1,8 +1,8 @@
 """The death of gputune's own processes costs the training nothing: it goes on as it was, and nobody is left.
 
 Supervisor, recorder, NVML's process, py-spy and, of `share`, the launcher are killed, ended, stopped or left without
-memory, one to three of them, at a random step of a training on two simulated cards. What dies with the launcher is its
-tasks, and no process stays.
+memory at a random step of a training on two simulated cards: each of them in turn, and then up to two more. What dies
+with the launcher is its tasks, and no process stays.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,9 @@ TESTS = "watch/test_death.py; sharing/test_lives.py"
 QUICK, FULL, SHARE = 200, 10_000, 6
 SECONDS = 300.0
 OOM = "no memory"
+WHO = ("supervisor", "recorder", "nvml", "py-spy", "launcher")
+APPEARS = 20.0  # s for who is to be harmed to be there
+BURST = 1.5  # s for py-spy, which is there from time to time: else it is somebody else
 WAYS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, OOM)
 TRAIN = """
 import os, pathlib, sys, time, torch
@@ -169,9 +173,11 @@ def bench(folder: Path) -> Iterator[Case]:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
         (home / "train.py").write_text(TRAIN)
-        watched = Watched("share" if dice.random() < 0.25 else "watch", home)
+        wanted = WHO[number % len(WHO)]
+        watched = Watched("share" if wanted == "launcher" else "watch", home)
         try:
-            hit = [_hit(watched, dice) for _ in range(dice.choice((1, 1, 2, 3)))]
+            hit = [_hit(watched, dice, wanted)] + [_hit(watched, dice) for _ in range(dice.choice((0, 0, 1, 2)))]
+            must(hit[0] and (hit[0][0] == wanted or wanted == "py-spy"), f"no {wanted} is there: {hit}")
             check(watched, [one for one in hit if one])
         finally:
             watched.close()
@@ -179,12 +185,14 @@ def bench(folder: Path) -> Iterator[Case]:
     yield case
 
 
-def _hit(watched: Watched, dice: random.Random) -> tuple[str, object] | None:
-    """Harm one of our processes at a step of the training; nobody where it is not there."""
+def _hit(watched: Watched, dice: random.Random, wanted: str = "") -> tuple[str, object] | None:
+    """Harm one of our processes at a step of the training, who is wanted if it is there; nobody where none is."""
     step = watched.step() + dice.randrange(1, 60)
     eventually(lambda: watched.step() >= step or not lives(watched.training), f"step {step}")
-    there = watched.look()
-    name = dice.choice(sorted(there) or ["supervisor"])
+    until = time.monotonic() + (BURST if wanted == "py-spy" else APPEARS)
+    while wanted not in (there := watched.look()) and wanted and time.monotonic() < until:
+        time.sleep(0.02)
+    name = wanted if wanted in there else dice.choice(sorted(there) or ["supervisor"])
     way = dice.choice(WAYS)
     if name == "supervisor" and way == signal.SIGTERM:  # a wish, which is passed on
         way = signal.SIGKILL

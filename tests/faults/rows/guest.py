@@ -2,8 +2,8 @@
 
 Each function of the guest that a training calls is made to raise, from its N-th call on, in trainings of eleven
 settings by three start methods, with the hooks in C and in Python; their output is compared with the bare one's. The
-torch is the one in pure Python; each tenth case takes the real one, and compares losses bit for bit. The last cases of
-`make faults` let nothing raise: all settings by all start methods, with the real torch.
+torch is the one in pure Python; some cases take the real one, and compare losses bit for bit. The last cases of
+`make faults` let nothing raise: all settings by all start methods, with the real torch, in one process a method.
 """
 
 import ast
@@ -39,7 +39,7 @@ SETTINGS = (
 )
 METHODS = ("fork", "spawn", "forkserver")
 KNOWN = {"num_workers", "batch_size"}  # to the torch in pure Python
-REAL = 10  # cases to one with the real torch
+REAL = 30  # cases to one with the real torch
 LAST = ("sitecustomize", "late")  # modules that are no part of the package
 
 
@@ -82,20 +82,23 @@ class Shuffled:
         self.chance.shuffle(order)
         return iter(order)
 
-def main():
-    settings = {settings!r}
-    method = {method!r}
-    if settings["num_workers"]: multiprocessing.set_start_method(method)
+def train(settings):
     random.seed(5)
     if settings.pop("shuffle", False): settings["sampler"] = Shuffled(3)
     settings.setdefault("batch_size", 4)
     {more}
     loader = DataLoader(Numbers(), **settings)
-    for epoch in range(2):
+    for epoch in range(2 if settings.get("persistent_workers") else {epochs}):
         for batch in loader:
             {step}
     torch.save({{}}, "model.pt")
     print(hashlib.md5(repr(random.getstate()).encode()).hexdigest())
+
+def main():
+    multiprocessing.set_start_method({method!r})
+    for settings in {settings!r}:
+        print("settings", settings)
+        train(settings)
 
 if __name__ == "__main__":
     main()
@@ -111,6 +114,9 @@ TRUE = (
 )
 
 
+Which = tuple[int | None, str, bool]  # settings (None: all of them), start method, whether the torch is the real one
+
+
 class Trainings:
     """A folder of trainings, run bare or with the guest."""
 
@@ -119,11 +125,13 @@ class Trainings:
         self.met = folder / "met"
         (folder / "rings").mkdir(mode=0o700)
 
-    def run(self, which: tuple[int, str, bool], *, guest: bool, **more: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, which: Which, *, guest: bool, **more: str) -> "subprocess.CompletedProcess[str]":
         setting, method, real = which
         begin, step = TRUE if real else FAKE
-        settings = {name: value for name, value in SETTINGS[setting].items() if real or name in KNOWN}
-        code = TRAIN.format(here=str(HERE), settings=settings, method=method, more=begin, step=step)
+        asked = SETTINGS if setting is None else SETTINGS[setting : setting + 1]
+        settings = [{name: value for name, value in each.items() if real or name in KNOWN} for each in asked]
+        epochs = 1 if setting is None else 2
+        code = TRAIN.format(here=str(HERE), settings=settings, method=method, more=begin, step=step, epochs=epochs)
         (self._folder / "train.py").write_text(code)
         path = [*([str(GUEST)] if guest else []), *([] if real else [str(FAKE_TORCH)])]
         env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "FAULTY"}}
@@ -155,7 +163,7 @@ def bench(folder: Path) -> Iterator[Case]:
     trainings = Trainings(folder)
 
     @functools.cache
-    def bare(which: tuple[int, str, bool]) -> str:
+    def bare(which: Which) -> str:
         done = trainings.run(which, guest=False)
         must(done.returncode == 0, f"the bare run {which}: {done.stderr}")
         return done.stdout
@@ -168,10 +176,10 @@ def bench(folder: Path) -> Iterator[Case]:
         called[setting == 4, pure] = set(listing.read_text().split()) & set(ALL)
     must(len(set().union(*called.values())) > 50, f"only {called} are called")
 
-    def faulted(number: int, which: tuple[int, str, bool], dice: random.Random) -> None:
+    def faulted(number: int, which: Which, dice: random.Random) -> None:
         """Let functions raise until one was called: what some settings call others do not."""
         pure, at, error = dice.choice(("", "1")), dice.choice(TIMES), dice.choice(ERRORS)
-        workers = bool(SETTINGS[which[0]]["num_workers"])
+        workers = bool(SETTINGS[which[0] or 0]["num_workers"])
         first = number % len(ALL)
         names = [each for each in ALL[first:] + ALL[:first] if each in called[workers, pure]]
         for name, n in [(names[0], at)] * (at > 1) + [(name, 1) for name in names[:OTHERS]]:
@@ -180,7 +188,7 @@ def bench(folder: Path) -> Iterator[Case]:
                 return
         raise Broken(f"{names[:OTHERS]}, {which}: nothing raised")
 
-    def tried(fault: str, which: tuple[int, str, bool], pure: str) -> None:
+    def tried(fault: str, which: Which, pure: str) -> None:
         trainings.met.unlink(missing_ok=True)
         done = trainings.run(which, guest=True, FAULTY=fault, GPUTUNE_GUEST_PURE=pure)
         words = f"{fault}, {which}, {'in Python' if pure else 'in C'}"
@@ -188,11 +196,22 @@ def bench(folder: Path) -> Iterator[Case]:
         must(done.stdout == bare(which), f"{words}: another output: {done.stdout} instead of {bare(which)}")
         must("fault of the suite" not in done.stderr, f"{words}: {done.stderr}")
 
+    @functools.cache
+    def guided(method: str) -> str:
+        pure = "1" if method == "spawn" else ""
+        done = trainings.run((None, method, True), guest=True, GPUTUNE_GUEST_PURE=pure)
+        must(done.returncode == 0, f"{method}: status {done.returncode}: {done.stderr}")
+        return done.stdout
+
     def case(number: int) -> None:
         dice = chance("guest", number)
         method = METHODS[number // len(SETTINGS) % len(METHODS)]  # so that 33 cases in a row have all of both
         if WITH_FAULTS <= number < QUICK:
-            tried("", (number % len(SETTINGS), method, True), dice.choice(("", "1")))
+            setting, words = number % len(SETTINGS), f"{SETTINGS[number % len(SETTINGS)]}, {method}"
+            without, beside = bare((None, method, True)), guided(method)
+            parts = [text.split("settings ")[1:] for text in (without, beside)]
+            must([len(each) for each in parts] == [len(SETTINGS)] * 2, f"{words}: settings are missing: {parts}")
+            must(parts[0][setting] == parts[1][setting], f"{words}: another output: {parts}")
         else:
             faulted(number, (number % len(SETTINGS), method, number % REAL == REAL - 1), dice)
 
