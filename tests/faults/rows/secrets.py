@@ -1,8 +1,8 @@
 """Secrets stay out of what is kept: of arguments, of the environment, of addresses, in every file of a run, decoded.
 
 The forms in which commands carry secrets (tests/watch/test_hygiene.py), with other secrets, between other words and one
-in another. Each tenth case is a whole run with them in its command and its environment, of which every file is read:
-Parquet as values, JSON as texts.
+in another. Each tenth case is a whole run with them in its command and its environment, each twentieth one of `share`
+whose task says them in its log. Every file is read then, Parquet as values, JSON as texts, but for that log.
 """
 
 import contextlib
@@ -25,6 +25,10 @@ TESTS = "watch/test_hygiene.py"
 QUICK, FULL, SHARE = 500, 20_000, 20
 SECONDS = 120.0
 WHOLE = 10  # cases to one that is a whole run
+HOW = {
+    False: ("watch", "--html", "--", "sh", "-c", "sleep 0.3; exit 3"),
+    True: ("share", "--procs", "1", "--no-index-args", "--trial", "0", "--", "sh", "-c", 'echo "$0" "$@" >&2; exit 3'),
+}
 ALPHABET = string.ascii_letters + string.digits
 ORDINARY = ("--epochs", "3", "--lr=1e-3", "-v", "data.root=/mnt/x", "--name", "run7", "train.py", "a=b", "--", "x y")
 VARIABLES = ("WANDB_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "MY_OWN_THING", "OPENAI_API_KEY")
@@ -79,22 +83,26 @@ def bench(folder: Path) -> Iterator[Case]:
         masked = mask(argv)
         must(secret not in " ".join(masked), f"{argv} is kept as {masked}")
         if number % WHOLE == 0:
-            whole(folder / "home", argv, secret, dice)
+            whole(folder / "home", argv, secret, dice, packed=number % (2 * WHOLE) == 0)
 
     yield case
 
 
-def whole(home: Path, argv: list[str], secret: str, dice: random.Random) -> None:
+def whole(home: Path, argv: list[str], secret: str, dice: random.Random, *, packed: bool) -> None:
     """Run a command that only holds it, and read all that is kept and said."""
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
     plain = [part for part in argv if "\0" not in part]
-    command = (*runs.GPUTUNE, "watch", "--html", "--", "sh", "-c", "sleep 0.3; exit 3", *plain)
+    command = (*runs.GPUTUNE, *HOW[packed], *plain)
     env = runs.environment(**{dice.choice(VARIABLES): secret, "HTTPS_PROXY": f"http://me:{secret}@127.0.0.1:1"})
     done = subprocess.run(
         command, cwd=home, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
     )
     must(done.returncode == 3, f"status {done.returncode}: {done.stderr}")
+    logs = [file.read_text() for file in home.rglob("*.log")]
+    must(not packed or any(secret in text for text in logs), f"its task has said nothing: {logs}")
     must(secret not in done.stdout + done.stderr, "it is said")
     for text, name in texts(home):
+        if packed and name.endswith(".log"):  # the task's own words, as it says them
+            continue
         must(secret not in text, f"{name} holds it, of {argv}")
