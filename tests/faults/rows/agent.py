@@ -74,13 +74,17 @@ class Agent:
         self.open = Path(tempfile.mkdtemp(prefix="faults-open-"))
         self.open.chmod(0o755)  # only the socket itself keeps others out
         self.socket = self.open / "agent.sock"
-        self._service = Service(self.socket, self.shelf, tokens=own.accepted, turns=threading.Semaphore(4))
+        inside = folder / "door.sock"
+        self._services = [
+            Service(self.socket, self.shelf),  # its user's own
+            Service(inside, self.shelf, tokens=own.accepted, turns=threading.Semaphore(4)),
+        ]
         plain, mutual, late = (
             credentials.context(folder / "ours" / "server", mutual=False),
             credentials.context(folder / "ours" / "server", mutual=True),
             credentials.context(folder / "expired" / "server", mutual=False),
         )
-        self._doors = [Door("127.0.0.1", 0, how, self.socket, own.accepted) for how in (plain, mutual, late)]
+        self._doors = [Door("127.0.0.1", 0, how, inside, own.accepted) for how in (plain, mutual, late)]
         for each in self._doors:
             each.open()
         self.address, self.mutual, self.late = (Address("m8", "127.0.0.1", each.port) for each in self._doors)
@@ -120,7 +124,8 @@ class Agent:
     def close(self) -> None:
         for each in self._doors:
             each.close()
-        self._service.shutdown()
+        for service in self._services:
+            service.shutdown()
         shutil.rmtree(self.open)
 
 

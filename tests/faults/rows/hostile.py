@@ -160,6 +160,7 @@ def other(value: object, dice: random.Random) -> object:
 def hostile_document(folder: Path, dice: random.Random) -> None:
     file = dice.choice(sorted(folder.glob("*.json")))
     told: Any = json.loads(file.read_text())
+    told.pop("crc32", None)  # as in a run of before: else it is one that was changed, and nothing in it is looked at
     for _ in range(dice.choice((1, 1, 2, 6))):
         told = other(told, dice)
     if dice.random() < 0.05:

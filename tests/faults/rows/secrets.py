@@ -43,7 +43,8 @@ def forms() -> list[str]:
     return kept + [shlex.join(each).replace(test_hygiene.SECRET, "{}") for each in words]
 
 
-FORMS = forms()
+LOOKS = ("sk-", "hf_", "ghp_", "github_pat_", "glpat-", "xoxb-", "AIza", "npm_", "pypi-", "gsk_", "nvapi-", "sk_live_")
+FORMS = forms() + [f"{look}{{}}{{}}" for look in LOOKS]  # what is a key by its own look
 
 
 def planted(dice: random.Random) -> tuple[list[str], str]:

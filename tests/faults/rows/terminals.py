@@ -12,7 +12,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -68,6 +68,9 @@ PIECES = (
         "名" * 90,
     ),
 )
+DOCUMENTS = ("run.json", "findings.json", "share.json")
+MOST = 0.7  # of the texts that are others
+Way = tuple[Any, ...]
 TYPED: tuple[tuple[str, ...], ...] = (
     ("{}",),
     ("report", "{}"),
@@ -99,19 +102,86 @@ def filled(value: Any, dice: random.Random) -> Any:
         return {name: filled(each, dice) for name, each in value.items()}
     if isinstance(value, list):
         return [filled(each, dice) for each in value]
-    plain = text(dice).encode("utf-8", "replace").decode()
-    return plain if isinstance(value, str) and dice.random() < 0.7 else value
+    return other(dice) if isinstance(value, str) and dice.random() < 0.7 else value
+
+
+def other(dice: random.Random) -> str:
+    """Return a text as a document can hold it."""
+    return text(dice).encode("utf-8", "replace").decode()
+
+
+def texts(value: Any, at: Way = ()) -> Iterator[Way]:
+    """Yield where texts stand in a document."""
+    within = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in within:
+        yield from texts(each, (*at, name))
+    if isinstance(value, str):
+        yield at
+
+
+def put(document: Any, at: Way, new: str) -> Any:
+    """Return the document with another text at a place."""
+    if not at:
+        return new
+    found: Any = list(document) if isinstance(document, list) else dict(document)
+    found[at[0]] = put(document[at[0]], at[1:], new)
+    return found
+
+
+class Told:
+    """A run folder, and the places of its documents where any text may stand: one that is refused shows nothing."""
+
+    def __init__(self, folder: Path, copy: Path) -> None:
+        self._folder, self._copy = folder, copy
+        self._documents = {}
+        for name in DOCUMENTS:
+            if (folder / name).exists():
+                document = json.loads((folder / name).read_text())
+                document.pop("crc32", None)  # else it is a document that was changed, and no more is said of it
+                self._documents[name] = document
+        self._free = {
+            name: [at for at in texts(document) if self._shown({name: put(document, at, "x")})]
+            for name, document in self._documents.items()
+        }
+        count = sum(map(len, self._free.values()))
+        must(
+            count > len(DOCUMENTS) and self._shown(self.other(lambda _: "x")), f"{folder.name}: {self._free} are shown"
+        )
+
+    def other(self, new: Callable[[Way], str]) -> dict[str, Any]:
+        """Return its documents with other texts."""
+        found = dict(self._documents)
+        for name, places in self._free.items():
+            for at in places:
+                found[name] = put(found[name], at, new(at))
+        return found
+
+    def written(self, documents: dict[str, Any]) -> Path:
+        """Return a copy that holds these."""
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self._folder, self._copy)
+        for name, document in documents.items():
+            (self._copy / name).write_text(json.dumps(document))
+        return self._copy
+
+    def _shown(self, documents: dict[str, Any]) -> bool:
+        return told("report", str(self.written(self._documents | documents)))[0] == 0
 
 
 def said(*typed: str) -> str:
     """Return all that a command says."""
+    return told(*typed)[1]
+
+
+def told(*typed: str) -> tuple[int, str]:
+    """Return a command's status, and all that it says."""
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = cli.run(list(typed))
     out.flush()
-    told = out.buffer.getvalue().decode() + err.getvalue()  # type: ignore[attr-defined] # BytesIO's
-    must("Traceback" not in told and "open an issue" not in told, f"status {status}: {typed!r}: {told}")
-    return told
+    says = out.buffer.getvalue().decode() + err.getvalue()  # type: ignore[attr-defined] # BytesIO's
+    must("Traceback" not in says and "open an issue" not in says, f"status {status}: {typed!r}: {says}")
+    return status, says
 
 
 def look(told: str, why: object) -> None:
@@ -122,7 +192,7 @@ def look(told: str, why: object) -> None:
 @contextlib.contextmanager
 def bench(folder: Path) -> Iterator[Case]:
     _, run = runs.recorded(folder)
-    pack = packed(folder / "pack")
+    alone, several = Told(run, folder / "copy"), Told(packed(folder / "pack"), folder / "copy")
     here = folder / "here"
     here.mkdir()
     os.chdir(here)
@@ -153,21 +223,16 @@ def bench(folder: Path) -> Iterator[Case]:
             look(said("report", str(run)), lines)
             (here / "gputune.toml").unlink()
             return
-        copy = folder / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(pack if what else run, copy)
-        for name in ("run.json", "findings.json", "share.json"):
-            if (copy / name).exists():
-                document = json.loads((copy / name).read_text())
-                (copy / name).write_text(json.dumps(filled(document, dice)))
-        look(said("report", str(copy)), number)
+        hostile = several if what else alone
+        documents = hostile.other(lambda at: other(dice) if dice.random() < MOST else "x")
+        look(said("report", str(hostile.written(documents))), number)
 
     yield case
 
 
 def of_nodes(machine: dict[str, Any], dice: random.Random) -> str:
     """Return what `gputune nodes` says of machines whose texts are others."""
-    node = filled(machine, dice) | {"link": dice.choice(("up", "stale", "down"))}
+    node = filled(machine, dice) | {"link": dice.choice(("up", "late", "down", "refused"))}
     update = Update(until=1, nodes=(msgspec.convert(node, Node),))
 
     @contextlib.contextmanager
@@ -186,10 +251,18 @@ def of_a_sweep(dice: random.Random) -> str:
         for state in ("ok", "failed", "oom")
     ]
     own = {**plain, "samples_per_s": 1.0}
-    told = {"where": text(dice), "baseline": own, "best": own, "speedup": {"low": 1.0, "likely": 2.0, "high": 3.0}}
-    told |= {"ceiling": None, "trials": rows, "seconds": 1.0, "starts": 1, "stopped": False, "effect": "", "says": []}
-    told |= {"folder": text(dice), "written": "", "node": text(dice)}
-    return words(msgspec.convert(told, Sweep), text(dice))
+    document = {"where": text(dice), "baseline": own, "best": own, "speedup": {"low": 1.0, "likely": 2.0, "high": 3.0}}
+    document |= {
+        "ceiling": None,
+        "trials": rows,
+        "seconds": 1.0,
+        "starts": 1,
+        "stopped": False,
+        "effect": "",
+        "says": [],
+    }
+    document |= {"folder": text(dice), "written": "", "node": text(dice)}
+    return words(msgspec.convert(document, Sweep), text(dice))
 
 
 def packed(folder: Path) -> Path:
