@@ -445,7 +445,11 @@ class Rings:
             self._changed = changed
             with os.scandir(self._path) as entries:
                 names = [entry.name for entry in entries if entry.name not in self._seen]
-        except OSError:
+        except OSError as error:
+            if self._changed and isinstance(error, FileNotFoundError):
+                self._changed = 0.0  # it is said once
+                why = "their folder was removed while it ran: who began after that was not seen"
+                readings.append(Note(-1, {"n": "unavailable", "probe": "rings", "why": why}))
             return
         if names:
             self._meet(names, readings)

@@ -9,7 +9,7 @@ from gputune.report import attached, ending
 from gputune.report.words import likely, percent
 from gputune.verdict.arbitration import PAUSES
 from gputune.verdict.device_ledger import UNKNOWN
-from gputune.verdict.document import RECORDER, RECORDING, LoaderRow, Sighted, Verdict, why_of
+from gputune.verdict.document import RECORDER, RECORDING, RINGS, LoaderRow, Sighted, Verdict, why_of
 from gputune.verdict.paced import SETS
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
@@ -181,7 +181,7 @@ def _nothing(verdict: Verdict) -> str:
     if unheard:
         return _from_outside(verdict)
     sighted = verdict.sighted
-    if lost := why_of(RECORDER, verdict.unavailable):
+    if lost := why_of(RECORDER, verdict.unavailable) or why_of(RINGS, verdict.unavailable):
         return f"no training was seen up to then: {clean(lost, TEXT)}"
     if verdict.error is not None or failed_early(verdict):
         return f"the command {ending.failed(verdict)} {_before(verdict)}"

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from gputune.core.hygiene import clean
 from gputune.host.native import HOOKS
-from gputune.verdict.document import RECORDER, RECORDING, ExperimentsRow, Overhead, UnavailableRow, Verdict
+from gputune.verdict.document import RECORDER, RECORDING, RINGS, ExperimentsRow, Overhead, UnavailableRow, Verdict
 
 NAME, TEXT = 60, 300  # characters of any one name, and text, from outside
 AFTER_LAST = "   "
-OF_THE_RUN = frozenset({RECORDING, RECORDER})  # what failed in that run alone: no look at the machine says why
+OF_THE_RUN = frozenset({RECORDING, RECORDER, RINGS})  # what failed in that run alone: no look at the machine says why
 NAMED = 3  # things of a device whose reasons are told: more of them, as a rule, lack for one reason
 # What is read of a device to the findings that it would make surer, or that are silent without it only where nothing
 # else speaks for them. Of a field that is not here (how busy a device is, its memory, NVML itself) every verdict lives.

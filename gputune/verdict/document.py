@@ -389,6 +389,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 TRIED = "measured_over_predicted"  # evidence of a finding whose gain was measured in the run
 RECORDING = "recording"  # as a word for what could not be measured: parts of it that are damaged, or were not written
 RECORDER = "recorder"  # likewise: it was lost, and what it would have told with it
+RINGS = "rings"  # likewise: somebody removed their folder (probes/loader.py)
 
 
 class TriedRow(msgspec.Struct, frozen=True, kw_only=True):

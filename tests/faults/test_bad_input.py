@@ -243,6 +243,8 @@ def test_rings_that_somebody_removes_in_mid_run(home: Path, popen: Callable[...,
         said = running.communicate(timeout=200)[1]
     print(said)
     assert running.returncode == 3, said
+    assert "their folder was removed while it ran" in " ".join(said.split())
+    assert "could reach" not in said  # it was there, and nobody knows what it did
     assert "Traceback" not in said
 
 
