@@ -25,6 +25,7 @@ TESTS = "recording/test_frames.py, test_faults.py; nodes/test_cuts.py"
 QUICK, FULL, SHARE = 600, 1_000_000, 40
 SECONDS = 60.0
 PAGE = 4096
+FOOTER = 2048  # B at the end of a table that are not its pages
 
 
 def place(step: int, size: int) -> int:
@@ -46,6 +47,12 @@ def flipped(data: bytes, step: int, dice: random.Random) -> bytes:
     return bytes(torn)
 
 
+def footed(data: bytes, step: int, dice: random.Random) -> bytes:
+    """Return it with one bit of its end flipped: what a table says of itself, of which its pages know nothing."""
+    at = len(data) - 1 - place(step, min(len(data), FOOTER))
+    return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :]
+
+
 def overwritten(data: bytes, step: int, dice: random.Random) -> bytes:
     """Return it with a stretch of a page as a disk gives it that was never written, or another's."""
     at = place(step, len(data)) // 512 * 512
@@ -62,7 +69,7 @@ def shuffled(data: bytes, step: int, dice: random.Random) -> bytes:
     return b"".join(pages)
 
 
-HARM: tuple[Callable[[bytes, int, random.Random], bytes], ...] = (cut, flipped, flipped, overwritten, shuffled)
+HARM: tuple[Callable[[bytes, int, random.Random], bytes], ...] = (cut, flipped, footed, overwritten, shuffled)
 
 
 class Original:
