@@ -76,6 +76,7 @@ TOLD = 3.0  # s from a call that hangs until that is told
 TRIES = 3  # a machine with other things to do may be late once: who is late each time does not keep it
 START = 12.0  # s of an initialisation, which is waited for a minute elsewhere: that is not what is tried
 PATIENCE = 200.0  # s
+MEETS = 3.0  # s in which a call that is made again and again is made
 ROUNDS = 3  # more readings of the healthy device that are waited for
 
 
@@ -101,13 +102,15 @@ class Read:
             elif isinstance(reading, Note) and reading.fields.get("n") == "unavailable":
                 self.told.append(str(reading.fields["why"]))
 
-    def hang(self, hits: Callable[[], int], count: int) -> float | None:
-        """Tick until a hang is told, and return how long that took; None where nobody calls it any more."""
-        while not hits() and self.count < count:
+    def meet(self, hits: Callable[[], int], patience: float) -> None:
+        """Tick until the call that fails was made, or for so long (s): some are made once, at the start."""
+        deadline = time.monotonic() + patience
+        while not hits() and not self.over and time.monotonic() < deadline:
             self.tick()
             time.sleep(0.01)
-        if not hits():
-            return None
+
+    def hang(self) -> float:
+        """Tick until the call that hangs is told of, and return how long that took (s)."""
         began, told = time.monotonic(), len(self.told)
         while len(self.told) == told and not self.over:
             must(time.monotonic() - began < PATIENCE, "nobody is told")
@@ -160,7 +163,8 @@ def tried(state: Path, number: int) -> float | None:
         if function not in BY_DEVICE:
             of_all(cards, read, number, met)
             return None
-        took = read.hang(lambda: cards.hits(met), seen + ROUNDS) if code == HANG else None
+        read.meet(lambda: cards.hits(met), MEETS if late else PATIENCE)
+        took = read.hang() if code == HANG and cards.hits(met) else None
         must(read.until(seen + ROUNDS), f"all is given up: {read.over}")
         must(late or cards.hits(met), f"nobody calls {function}: nothing was tried")
         return took
@@ -174,9 +178,7 @@ def of_all(cards: Cards, read: Read, number: int, met: int) -> None:
     """Look at what comes of a call that is for all devices: it is told, and all goes on once that is over."""
     function, code, _ = ALL[number]
     began = time.monotonic()
-    while not cards.hits(met) and not read.over and time.monotonic() - began < PATIENCE:
-        read.tick()
-        time.sleep(0.01)
+    read.meet(lambda: cards.hits(met), PATIENCE)
     must(cards.hits(met), f"nobody calls {function}: nothing was tried")
     if function == "nvmlInit":
         while not read.over and not read.told and time.monotonic() - began < PATIENCE:
