@@ -157,7 +157,6 @@ def tried(state: Path, number: int) -> float | None:
             read.until(1)
         fault = {"delay": -1.0} if code == HANG else {"code": code}
         met = cards.fault(function, device=0 if function in BY_DEVICE else -1, **fault)
-        seen = read.count
         for _ in range(chance("nvml", number).randrange(3)):
             read.tick()
         if function not in BY_DEVICE:
@@ -165,7 +164,7 @@ def tried(state: Path, number: int) -> float | None:
             return None
         read.meet(lambda: cards.hits(met), MEETS if late else PATIENCE)
         took = read.hang() if code == HANG and cards.hits(met) else None
-        must(read.until(seen + ROUNDS), f"all is given up: {read.over}")
+        must(read.until(read.count + ROUNDS), f"all is given up: {read.over}")
         must(late or cards.hits(met), f"nobody calls {function}: nothing was tried")
         return took
     finally:
