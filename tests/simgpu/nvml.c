@@ -349,8 +349,10 @@ nvmlReturn nvmlDeviceGetFieldValues(struct handle *h, int count, struct field *o
         case 82: f->type = 1, f->value.u = d->param[P_temperature] + 8; break; /* memory temperature */
         case 83: f->value.ull = (sim_energy(d, sim_state()->at), d->energy / 1000); break;
         case 185: case 186: f->type = 1, f->value.u = d->power; break;
-        case 197: f->value.ull = d->tx; break; /* bytes sent and received over PCIe, ever */
-        case 198: f->value.ull = d->rx; break;
+        case 197: case 198: /* bytes sent and received over PCIe, ever: no older driver has them */
+            f->value.ull = f->id == 197 ? d->tx : d->rx;
+            f->code = fault("counts of PCIe", handle->index, NULL);
+            break;
         default: f->code = NOT_SUPPORTED;
         }
     }

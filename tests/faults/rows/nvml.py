@@ -32,6 +32,7 @@ BY_DEVICE = (
     "nvmlDeviceGetCurrPcieLinkGeneration",
     "nvmlDeviceGetCurrPcieLinkWidth",
     "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetEnforcedPowerLimit",
     "nvmlDeviceGetFieldValues",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
@@ -56,6 +57,10 @@ BY_DEVICE = (
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleGet",
 )
+LACKS = {  # what only an older driver is asked: what that lacks, and the code for it
+    "nvmlDeviceGetPcieThroughput": ("counts of PCIe", 3),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": ("nvmlDeviceGetCurrentClocksEventReasons", 13),
+}
 AT_FIRST = (  # nobody calls them again
     "nvmlInit",
     "nvmlDeviceGetCount_v2",
@@ -153,6 +158,8 @@ def tried(state: Path, number: int) -> float | None:
     state.unlink(missing_ok=True)
     cards, read = Cards(create(state, 2)), Read()
     try:
+        if function in LACKS:
+            cards.fault(LACKS[function][0], LACKS[function][1], device=0)
         if late:
             read.until(1)
         fault = {"delay": -1.0} if code == HANG else {"code": code}
