@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults import page, row, trying
 from tests.faults.ledger import Ledger
-from tests.faults.rows import files
+from tests.faults.rows import files, nvml
 from tests.faults.trying import Result, results
 
 ROW = '''"""What is tried here does as it is told.
@@ -103,6 +103,20 @@ def test_every_row_says_what_it_promises_and_how_often() -> None:
             folder = named.rpartition("/")[0] or folder
             file = Path(folder, named.rpartition("/")[2])
             assert any((base / file).is_file() for base in (row.HERE.parent, row.HERE.parents[1])), named
+
+
+def test_the_calls_of_nvml_that_are_tried_are_those_that_gputune_makes() -> None:
+    source = "".join(file.read_text() for file in (row.HERE.parents[1] / "gputune" / "nvml").glob("*.py"))
+    made = {plain(name) for name in re.findall(r"\bnv(?:ml)?\.(nvml(?:Device|System|Event|Gpm|Init)\w*)", source)}
+    tried = {plain(name) for name in (*nvml.BY_DEVICE, *nvml.OF_ALL)}
+    assert {name for name in tried if name not in source} == set()
+    of_parts = {"nvmlDeviceGetMigDeviceHandleByIndex"}  # of a card that is in parts
+    assert {name for name in made if not name.startswith("nvmlEventType")} - tried <= of_parts
+
+
+def plain(name: str) -> str:
+    """Return what a call is called in all its versions."""
+    return re.sub(r"_(?:v\d|t)?$", "", name)
 
 
 def test_results_are_kept_and_a_run_goes_on_from_them(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ SECONDS = 300.0
 OOM = "no memory"
 WHO = ("supervisor", "recorder", "nvml", "py-spy", "launcher")
 APPEARS = 20.0  # s for who is to be harmed to be there
-BURST = 1.5  # s for py-spy, which is there from time to time: else it is somebody else
+BURST = 0.6  # s for py-spy, which is there from time to time: else it is somebody else
 WAYS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, OOM)
 TRAIN = """
 import os, pathlib, sys, time, torch
@@ -191,7 +191,7 @@ def _hit(watched: Watched, dice: random.Random, wanted: str = "") -> tuple[str, 
     eventually(lambda: watched.step() >= step or not lives(watched.training), f"step {step}")
     until = time.monotonic() + (BURST if wanted == "py-spy" else APPEARS)
     while wanted not in (there := watched.look()) and wanted and time.monotonic() < until:
-        time.sleep(0.02)
+        time.sleep(0.1)
     name = wanted if wanted in there else dice.choice(sorted(there) or ["supervisor"])
     way = dice.choice(WAYS)
     if name == "supervisor" and way == signal.SIGTERM:  # a wish, which is passed on

@@ -35,7 +35,6 @@ BY_DEVICE = (
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetEnforcedPowerLimit",
     "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetHandleByIndex",
     "nvmlDeviceGetMaxClockInfo",
     "nvmlDeviceGetMaxPcieLinkGeneration",
@@ -81,6 +80,7 @@ TOLD = 3.0  # s from a call that hangs until that is told
 TRIES = 3  # a machine with other things to do may be late once: who is late each time does not keep it
 START = 12.0  # s of an initialisation, which is waited for a minute elsewhere: that is not what is tried
 PATIENCE = 200.0  # s
+STARTED = 60.0  # s in which each call of a start was made
 MEETS = 3.0  # s in which a call that is made again and again is made
 ROUNDS = 3  # more readings of the healthy device that are waited for
 
@@ -169,7 +169,7 @@ def tried(state: Path, number: int) -> float | None:
         if function not in BY_DEVICE:
             of_all(cards, read, number, met)
             return None
-        read.meet(lambda: cards.hits(met), MEETS if late else PATIENCE)
+        read.meet(lambda: cards.hits(met), MEETS if late else STARTED)
         took = read.hang() if code == HANG and cards.hits(met) else None
         must(read.until(read.count + ROUNDS), f"all is given up: {read.over}")
         must(late or cards.hits(met), f"nobody calls {function}: nothing was tried")
@@ -184,7 +184,7 @@ def of_all(cards: Cards, read: Read, number: int, met: int) -> None:
     """Look at what comes of a call that is for all devices: it is told, and all goes on once that is over."""
     function, code, _ = ALL[number]
     began = time.monotonic()
-    read.meet(lambda: cards.hits(met), PATIENCE)
+    read.meet(lambda: cards.hits(met), STARTED)
     must(cards.hits(met), f"nobody calls {function}: nothing was tried")
     if function == "nvmlInit":
         while not read.over and not read.told and time.monotonic() - began < PATIENCE:
