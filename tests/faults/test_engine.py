@@ -107,7 +107,7 @@ def test_every_row_says_what_it_promises_and_how_often() -> None:
 
 def test_the_calls_of_nvml_that_are_tried_are_those_that_gputune_makes() -> None:
     source = "".join(file.read_text() for file in (row.HERE.parents[1] / "gputune" / "nvml").glob("*.py"))
-    made = {plain(name) for name in re.findall(r"\bnv(?:ml)?\.(nvml(?:Device|System|Event|Gpm|Init)\w*)", source)}
+    made = {plain(name) for name in re.findall(r"nv(?:ml)?\.(nvml(?:Device|System|Event|Gpm|Init)\w*)", source)}
     tried = {plain(name) for name in (*nvml.BY_DEVICE, *nvml.OF_ALL)}
     assert {name for name in tried if name not in source} == set()
     of_parts = {"nvmlDeviceGetMigDeviceHandleByIndex"}  # of a card that is in parts
