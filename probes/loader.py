@@ -346,7 +346,6 @@ class Rings:
         self._seen: set[str] = set()
         self._changed = 0.0
         self._scanned = False
-        self._gone = False  # the folder; that was said
         self._poll = select.epoll()
         self._by_fd: dict[int, GuestProcess] = {}
         self._by_pid: dict[int, GuestProcess] = {}
@@ -447,8 +446,8 @@ class Rings:
             with os.scandir(self._path) as entries:
                 names = [entry.name for entry in entries if entry.name not in self._seen]
         except OSError as error:
-            if not self._gone and isinstance(error, FileNotFoundError):
-                self._gone = True
+            if self._changed and isinstance(error, FileNotFoundError):  # it was there
+                self._changed = 0.0
                 why = "their folder was removed while it ran: who began after that was not seen"
                 readings.append(Note(-1, {"n": "unavailable", "probe": "rings", "why": why}))
             return

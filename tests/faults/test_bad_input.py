@@ -234,6 +234,7 @@ def test_rings_that_somebody_removes_in_mid_run(home: Path, popen: Callable[...,
     command = (*GPUTUNE, "watch", "--", sys.executable, "train.py")
     with popen(command, cwd=home, env=environment(), stderr=subprocess.PIPE, text=True) as running:
         eventually((home / "step").exists, "the first step")
+        eventually(lambda: list(home.glob("gputune-runs/*/frames-00001")), "a recorder that has read")
         name = f"{folders.PREFIX}{os.getuid()}-{running.pid}-*"
         (rings,) = (
             each for place in ("/dev/shm", "/tmp", os.environ.get("TMPDIR", "/tmp")) for each in Path(place).glob(name)
