@@ -24,6 +24,7 @@ from gputune.commands import nodes
 from gputune.core.hygiene import is_clean
 from gputune.feeds.once import reading
 from gputune.feeds.rows import Node, Update
+from gputune.report.kept import ours
 from gputune.sweep.result import Sweep, words
 from tests.faults import runs
 from tests.faults.row import Case, chance, must
@@ -132,7 +133,7 @@ class Told:
     """A run folder, and the places of its documents where any text may stand: one that is refused shows nothing."""
 
     def __init__(self, folder: Path, copy: Path) -> None:
-        self._folder, self._copy = folder, copy
+        self._copy = shutil.copytree(folder, copy)
         self._documents = {}
         for name in DOCUMENTS:
             if (folder / name).exists():
@@ -157,15 +158,17 @@ class Told:
         return found
 
     def written(self, documents: dict[str, Any]) -> Path:
-        """Return a copy that holds these."""
-        shutil.rmtree(self._copy, ignore_errors=True)
-        shutil.copytree(self._folder, self._copy)
-        for name, document in documents.items():
+        """Return the copy, which now holds these."""
+        for name, document in (self._documents | documents).items():
             (self._copy / name).write_text(json.dumps(document))
         return self._copy
 
     def _shown(self, documents: dict[str, Any]) -> bool:
-        return told("report", str(self.written(self._documents | documents)))[0] == 0
+        """Return whether a report shows them, and judges nothing anew: else of a verdict nothing is said."""
+        folder = self.written(documents)
+        return told("report", str(folder))[0] == 0 and (
+            "findings.json" not in self._documents or ours(folder) is not None
+        )
 
 
 def said(*typed: str) -> str:
@@ -192,7 +195,7 @@ def look(told: str, why: object) -> None:
 @contextlib.contextmanager
 def bench(folder: Path) -> Iterator[Case]:
     _, run = runs.recorded(folder)
-    alone, several = Told(run, folder / "copy"), Told(packed(folder / "pack"), folder / "copy")
+    alone, several = Told(run, folder / "alone"), Told(packed(folder / "pack"), folder / "several")
     here = folder / "here"
     here.mkdir()
     os.chdir(here)
