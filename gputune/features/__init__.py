@@ -274,6 +274,7 @@ class Loader:
     freed: tuple[float, ...] = ()  # those in which it was until that was made: s up to there
     after: tuple[float, ...] = ()  # s from there on, same indices
     unhindered: tuple[float, ...] = ()  # those of which the maker did nothing else
+    smooth: tuple[float, ...] = ()  # those of `ready` among them
     own_kind: str = ""  # its class, where that makes other iterators than torch's: nobody can serve these
     made_by: Mapping[int, int] = field(default_factory=dict)  # batches that each worker made, by its number
     slope: Slope | None = None  # what delays of its workers did to it

@@ -18,7 +18,8 @@ COUNTS = ("batches", "samples", "optimizer_steps", "rounds")
 SPANS = ("ledger", "inclusive", "in_loop")  # s by name
 PER_STEP = ("gaps", "works")  # series of a process with an entry for each optimizer's step
 PER_BATCH = ("waits", "steps", "picks", "fetches", "in_flight", "ahead", "pins", "gets", "deliveries", "early")
-SAMPLED = ("step_cpus", "next_cpus", "reads", "ready", "hindered", "freed", "after", "unhindered", "filled", "unfilled")
+HANDED = ("ready", "hindered", "freed", "after", "unhindered", "smooth")
+SAMPLED = ("step_cpus", "next_cpus", "reads", *HANDED, "filled", "unfilled")
 THIN_LOADER: dict[str, Any] = {**dict.fromkeys((*PER_BATCH, *SAMPLED, "epochs"), ()), "pauses": {}}
 THIN_PROCESS: dict[str, Any] = dict.fromkeys((*PER_STEP, "before_forward", "after_step"), ())
 

@@ -21,7 +21,7 @@ class Handed(NamedTuple):
     """What is kept of handovers, in s: all, those of batches made before, and those by what their makers did meanwhile.
 
     These were at work on another batch all the time (`hindered`), until that was made (`freed` up to there, `after`
-    from there on), or not.
+    from there on), or not; `smooth` are those of batches made before whose makers were not.
     """
 
     all: deque[float]
@@ -30,6 +30,7 @@ class Handed(NamedTuple):
     freed: deque[float]
     after: deque[float]
     unhindered: deque[float]
+    smooth: deque[float]
 
 
 class Handovers:
@@ -38,7 +39,7 @@ class Handovers:
     def __init__(self, workers: int, kept: Handed) -> None:
         self._made: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
         self._taken: list[deque[tuple[int, int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
-        self._asked: list[deque[tuple[int, int]]] = [deque(maxlen=APART) for _ in range(workers)]
+        self._asked: list[deque[tuple[int, int, bool]]] = [deque(maxlen=APART) for _ in range(workers)]
         self._kept = kept
         self._began = 0
         self._next = 0
@@ -93,14 +94,15 @@ class Handovers:
             self._lost = done > returned or len(taken) + 1 >= APART
             if not self._lost:
                 since = max(asked, done)
+                lain = asked - done >= LAIN
                 self._kept.all.append((returned - since) / NS)
                 if early <= 0:
-                    self._asked[worker].append((since, returned))
+                    self._asked[worker].append((since, returned, lain))
                     for later in made:
                         if not self._asked[worker]:
                             break
                         self._meanwhile(worker, *later)
-                if asked - done >= LAIN and early <= 0:
+                if lain and early <= 0:
                     self._kept.ready.append((returned - asked) / NS)
 
     def _meanwhile(self, worker: int, t0: int, t1: int) -> None:
@@ -110,9 +112,11 @@ class Handovers:
         """
         asked = self._asked[worker]
         while asked and asked[0][0] < t1:
-            begun, over = asked.popleft()
+            begun, over, lain = asked.popleft()
             if t0 >= (begun + over) / 2:
                 self._kept.unhindered.append((over - begun) / NS)
+                if lain:
+                    self._kept.smooth.append((over - begun) / NS)
             elif t1 >= over:
                 self._kept.hindered.append((over - begun) / NS)
             else:

@@ -415,6 +415,7 @@ class LoaderState:
             freed=tuple(self._handed.freed),
             after=tuple(self._handed.after),
             unhindered=tuple(self._handed.unhindered),
+            smooth=tuple(self._handed.smooth),
             early=tuple(self._early),
             made_by=self._by_worker(),
             slope=self.delays.told,

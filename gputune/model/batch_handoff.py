@@ -5,6 +5,7 @@ still. What is left is the price of handing it over, which other settings do not
 """
 
 import math
+from collections.abc import Sequence
 from statistics import median
 
 from gputune.core.figures import mean
@@ -32,22 +33,29 @@ def delivery_of(loader: Loader, usual: float = DELIVERY_S) -> float:
     """Return the s that it takes the training to get a batch that is ready: unpickling, opening its memory.
 
     Where a thread pins the batches, that is none of it: what it hands on is only picked up.
-    Else the training's own CPU time, for what lay ready is late as well where its maker holds the interpreter; where
-    that is not known, that of batches that lay ready; from when their makers let go of it, where most held it up; else
-    a low quartile of all arrivals, or what a small batch `usual`ly takes.
+    Else what a quarter of the batches took at the most that lay ready and whose makers did nothing else meanwhile, and
+    no less than the training's own CPU time: threads are woken for each tensor on either side. Where there are too few
+    of them that CPU time, for what lay ready is late as well where its maker holds the interpreter; where it is not
+    known, that of batches that lay ready; from when their makers let go of it, where most held it up; else a low
+    quartile of all arrivals, or what a small batch `usual`ly takes.
     """
     if loader.pins:
         return median(loader.gets) if len(loader.gets) >= LEAST_BATCHES else GOTTEN_S
     if not math.isinf(getting := getting_of(loader)):
-        return getting
+        return max(getting, _quartile(loader.smooth)) if len(loader.smooth) >= LEAST_BATCHES else getting
     if len(loader.ready) >= LEAST_BATCHES:
         return min(_awaited(loader), median(loader.ready))
     if _held_up(loader):
         return median(loader.after)
     if len(loader.deliveries) >= LEAST_BATCHES:
-        return sorted(loader.deliveries)[len(loader.deliveries) // 4]
+        return _quartile(loader.deliveries)
     delivery = usual + (loader.batch_bytes or 0) / COPY_RATE
     return min(delivery, loader.delivery) if loader.num_workers and loader.waits else delivery
+
+
+def _quartile(seconds: Sequence[float]) -> float:
+    """Return what a quarter of these did not exceed: in most of the others somebody stood in line for a CPU."""
+    return sorted(seconds)[len(seconds) // 4]
 
 
 def taking_of(loader: Loader) -> float:

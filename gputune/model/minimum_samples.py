@@ -11,7 +11,7 @@ from gputune.features import Loader, Process
 
 LEAST_BATCHES = 20  # of the steady state: below them nothing is concluded, unless they are alike
 LEAST_SAMPLED = 10  # steps of which the CPU time was read, below which their mean says nothing
-LEAST_LOOKS = 60  # at the training thread, one burst: with fewer a share of them says nothing
+LEAST_LOOKS = 30  # at the training thread in its loop, half of a burst: with fewer a share of them says nothing
 ALIKE_BATCHES = 8  # below it, not even what they vary by is known
 MOSTLY = 0.95  # of the iterators that gave one batch and were left: that is how the loop gets its batches
 SURE = 0.05  # of a round, with 95 %: as exact as the model that replays them

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from gputune.core.figures import TINY, mean
 from gputune.features import Device, Features, Loader, Machine, Process
 from gputune.model import storage
-from gputune.model.batch_handoff import delivery_of, hand_over_of, late_of, usual_of
+from gputune.model.batch_handoff import delivery_of, getting_of, hand_over_of, late_of, usual_of
 from gputune.model.minimum_samples import LEAST_SAMPLED
 from gputune.model.rank_team import team
 from gputune.model.replay import LoopSeries, Work
@@ -131,7 +131,8 @@ def step_cpu_of(loader: Loader) -> float:
     """Return the CPU s of the training process in a step: read at the steps' ends, else its share of the whole loop."""
     if len(loader.step_cpus) >= LEAST_SAMPLED:
         return mean(loader.step_cpus)
-    return max(0.0, (loader.step_cpu or 0.0) - (delivery_of(loader) if loader.num_workers else 0.0))
+    getting = min(getting_of(loader), delivery_of(loader)) if loader.num_workers else 0.0
+    return max(0.0, (loader.step_cpu or 0.0) - getting)
 
 
 def step_queued_of(loader: Loader) -> float:

@@ -24,7 +24,7 @@ def looked(plain, *lines: Interpreted, looks: int = 240):
 def test_is_silent_where_nothing_was_seen_or_nobody_looked(ordinary) -> None:
     assert list(advise(ordinary)) == []
     assert list(advise(looked(ordinary))) == []
-    assert list(advise(looked(ordinary, METRICS, looks=30))) == []
+    assert list(advise(looked(ordinary, METRICS, looks=20))) == []
 
 
 def test_is_silent_of_what_lies_elsewhere(ordinary) -> None:
@@ -73,7 +73,7 @@ def updating(plain, *lines: Interpreted, optimizing: float = 0.7, stepping: floa
 def test_between_the_passes_what_no_line_shows_or_the_clock_has_not_is_nothing(ordinary) -> None:
     assert list(advise(updating(ordinary))) == []
     assert list(advise(updating(ordinary, CLIP, optimizing=0.15))) == []  # the lines stand elsewhere
-    assert list(advise(updating(ordinary, CLIP, looked=30))) == []
+    assert list(advise(updating(ordinary, CLIP, looked=20))) == []
     assert list(advise(updating(ordinary, replace(CLIP, side="ahead")))) == []
     assert list(advise(updating(ordinary, replace(CLIP, side="behind")))) == []
 

@@ -24,7 +24,7 @@ def fed(plain, share: float, stacks: int = 240):
 def test_is_silent_of_a_queue_that_is_full(run) -> None:
     assert list(advise(run())) == []
     assert list(advise(fed(run(), 0.1))) == []
-    assert list(advise(fed(run(), 0.6, stacks=30))) == []
+    assert list(advise(fed(run(), 0.6, stacks=20))) == []
 
 
 def test_says_where_it_waits_and_for_how_long(run) -> None:

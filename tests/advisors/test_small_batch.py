@@ -160,7 +160,7 @@ def test_on_a_host_two_samples_are_few_for_all_of_torchs_calls(run) -> None:
     assert "% at the least on calling modules and functions of torch" in finding.says
     assert 1.6 < finding.speedup.likely < 1 / (0.3 + 0.7 / 4)  # no more of it than is sure
     assert "gradients" not in finding.do
-    few = tuple(replace(process, held_looks=30) for process in loops)
+    few = tuple(replace(process, held_looks=20) for process in loops)
     assert list(advise(replace(calls, processes=few))) == []
 
 

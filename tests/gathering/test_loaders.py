@@ -89,6 +89,7 @@ def test_a_handover_is_known_by_what_its_maker_did_meanwhile(untold) -> None:
     assert loader.freed == pytest.approx((0.004,))
     assert loader.after == pytest.approx((0.002,))
     assert loader.unhindered == pytest.approx((0.003,))
+    assert loader.smooth == pytest.approx((0.003,))  # it lay ready, too
 
 
 def test_batches_are_joined_though_the_workers_are_read_late_or_early(untold) -> None:

@@ -471,6 +471,15 @@ def test_batches_that_had_come_before_they_were_due_say_nothing_of_what_getting_
     assert outlook(held).job.delivery == pytest.approx(0.0025)
 
 
+def test_getting_a_batch_takes_what_it_does_where_nobody_holds_it_up_and_no_less_than_it_computes() -> None:
+    """Threads are woken for each tensor; in three of four batches somebody stands in line for a CPU besides."""
+    smooth = (0.0012,) * 20 + (0.003,) * 40
+    held = loader(workers=1, next_cpus=(0.0008,) * 20, smooth=smooth)
+    assert outlook(held).job.delivery == pytest.approx(0.0012)
+    assert outlook(replace(held, smooth=(0.0003,) * 40)).job.delivery == pytest.approx(0.0008)
+    assert outlook(replace(held, smooth=smooth[:12])).job.delivery == pytest.approx(0.0008)  # too few to tell
+
+
 def test_how_late_a_maker_at_work_hands_over_is_known_from_those_that_it_let_go_of() -> None:
     """As with lives of which some go on when the count ends: all time over the number of ends."""
     held = loader(workers=1, hindered=(0.101,) * 8, freed=(0.050,) * 8, after=(0.001,) * 8, unhindered=(0.001,) * 30)

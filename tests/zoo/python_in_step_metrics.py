@@ -25,7 +25,7 @@ def count(matrix: list[list[int]], predicted: list[int], wanted: list[int]) -> f
 
 args = kit.settings(ZOO, metrics_interval=1)
 torch.set_num_threads(1)
-data = TensorDataset(torch.randn(512 * 700, 64), torch.randint(0, CLASSES, (512 * 700,)))
+data = TensorDataset(torch.randn(512 * 1500, 64), torch.randint(0, CLASSES, (512 * 1500,)))
 net = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, CLASSES))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 matrix = [[0] * CLASSES for _ in range(CLASSES)]
