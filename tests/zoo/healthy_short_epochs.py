@@ -4,7 +4,13 @@ import kit
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-ZOO = {"cause": None, "says": "epochs of 20 batches, some 2 ms each to make, persistent workers", "fix": {}, "device": "none", "also": []}
+ZOO = {
+    "cause": None,
+    "says": "epochs of 20 batches, some 2 ms each to make, persistent workers",
+    "fix": {},
+    "device": "none",
+    "also": [],
+}
 
 
 class Points(Dataset):
