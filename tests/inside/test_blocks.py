@@ -269,7 +269,7 @@ def test_ranks_of_a_job_are_one_run_and_the_lowest_speaks(tmp_path: Path) -> Non
     assert said[0][0] == said[1][0]
     job_run = gputune.load(said[0][0].strip())
     assert [len(rank.table("batches")) > 0 for rank in job_run.ranks] == [True, True]
-    with pytest.raises(gputune.NoTable, match="each has tables of its own"):
+    with pytest.raises(gputune.NoTable, match="each of its ranks has tables of its own"):
         job_run.table("batches")
 
 
