@@ -43,6 +43,7 @@ DEAF = 2.0  # s without any answer but Unknown Error, after which NVML is initia
 FOR_EVER = float("inf")
 REBORN = (1.0, 2.0, 5.0, 10.0, 30.0)  # s between attempts at that
 XIDS = "Xid events"
+CUDA = "version of CUDA"
 MAX_INSTANCES = 8
 
 
@@ -181,11 +182,16 @@ class Reader:
             say(e=[index, "", WHY.get(error.value, f"cannot be read: {text_of(error)}"), time.monotonic_ns()])
 
     def _cuda(self) -> int:
-        """Return the newest CUDA that the driver runs, 0 where it does not say."""
+        """Return the newest CUDA that the driver runs, 0 where it does not say, or did not answer before."""
+        if CUDA in self._skip:
+            return 0
+        self._slot.enter(CUDA)
         try:
             return int(self._nv.nvmlSystemGetCudaDriverVersion_v2())
         except self._nv.NVMLError:
             return 0
+        finally:
+            self._slot.leave()
 
     def told(self, chosen: list[int], often: list[str]) -> None:
         """Learn which devices matter, and which fields of them are due as often as can be."""

@@ -205,6 +205,15 @@ def test_waiting_for_xid_events_may_hang_too(simgpu: Maker, probe: Callable[[], 
     watched.more("gpu.busy[0]")
 
 
+def test_a_driver_that_does_not_say_which_cuda_it_runs_is_asked_for_all_else(
+    simgpu: Maker, probe: Callable[[], Probe]
+) -> None:
+    simgpu().fault("nvmlSystemGetCudaDriverVersion_v2", delay=-1)
+    watched = probe()
+    watched.until(lambda: watched.said().startswith("version of CUDA of NVML does not answer"))
+    watched.more("gpu.busy[0]")
+
+
 def test_a_hung_initialisation_is_said_and_the_end_does_not_wait(simgpu: Maker, probe: Callable[[], Probe]) -> None:
     simgpu().fault("nvmlInit", delay=-1)
     watched = probe()
