@@ -18,7 +18,7 @@ args = kit.settings(ZOO, at_the_end=False)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-data = TensorDataset(torch.randn(64 * 600, 256), torch.randint(0, 10, (64 * 600,)))
+data = TensorDataset(torch.randn(64 * 1200, 256), torch.randint(0, 10, (64 * 1200,)))
 history = [{"step": step, "loss": 1.0 / (step + 1), "grad": [0.5] * 8} for step in range(2000)]
 pace = kit.Pace()
 for pictures, labels in DataLoader(data, batch_size=64, shuffle=True):

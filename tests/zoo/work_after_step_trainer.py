@@ -12,7 +12,7 @@ ZOO = {
     "device": "none",
     "also": [],
 }
-BATCH, STEPS, KEPT = 64, 900, 40_000
+BATCH, STEPS, KEPT = 64, 2400, 40_000
 
 
 class Trainer:
