@@ -485,9 +485,14 @@ class Rings:
                 readings.append(Note(process.index, fields))
 
     def _half_made(self, path: Path) -> bool:
-        """Return whether a file is so young that its guest may still be making it; it is looked at again then."""
+        """Return whether a file is so young that its guest may still be making it; it is looked at again then.
+
+        As is one that is gone: where there was no room for it, a link of its name follows.
+        """
         try:
-            young = time.time() - path.stat().st_mtime < 1.0
+            young = time.time() - path.lstat().st_mtime < 1.0
+        except FileNotFoundError:
+            young = True
         except OSError:
             return False
         self._scanned = self._scanned and not young

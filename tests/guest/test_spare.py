@@ -48,7 +48,6 @@ def training(full: Path | str, workers: int = 0) -> str:
     return f"NOWHERE = {str(full)!r}{FULL}{TRAINING.replace('WORKERS', str(workers))}"
 
 
-@pytest.mark.flaky(reruns=1, reason="once in some forty whole runs one of two workers was not met; nobody knows why")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_ring_without_room_is_made_in_the_next_place(
     watched: Callable[..., Any], rings: Path, spare: Path, workers: int

@@ -223,6 +223,27 @@ def test_a_ring_that_is_being_made_is_read_when_it_is_whole(write: Any, rings: P
     probe.close()
 
 
+def test_a_ring_that_is_gone_again_is_read_once_its_name_is_back(
+    write: Any, rings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no room for it, it is taken away as soon as it was made, and a link of its name follows."""
+    write.record(Kind.STEP, 0, 7, 7)
+    (path,) = rings.glob("*.ring")
+    away = rings.parent / "away"
+
+    def gone(_path: Path) -> None:
+        path.rename(away)
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loader, "Ring", gone)
+        probe = loader.attach(Target(1, dict, rings=rings))
+        assert next(probe) == []
+    away.rename(path)
+    assert [record.t0 for record in records(next(probe))] == [7]
+    probe.close()
+
+
 WRITER = """
 import os, sys, time
 from gputune_guest import ring
