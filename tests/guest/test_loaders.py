@@ -47,6 +47,7 @@ assert len(list(prepared)) == 6 and len(list(other)) == 11
     assert {note["batch_size"]: note["where"] for note in run.notes("loader")} == {4: "train.py:24", 2: "train.py:26"}
 
 
+@pytest.mark.flaky(reruns=1, reason="Python's resource tracker warned once of a semaphore of spawn that was gone")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_of_every_start_method_are_seen(watched: Callable[..., Any], method: str) -> None:
     code = """
