@@ -79,8 +79,12 @@ def marked(name: str) -> Any:
 @pytest.mark.parametrize("name", [marked(name) for name in ALL if name not in NO_STEPS])
 def test_the_guest_adds_no_synchronization_to_a_script(machine: Maker, name: str) -> None:
     made = machine(int(judge.zoo.header(ALL[name].path).get("devices", 1)))
-    strict = run(made, name, "error", made.folder / "strict")
-    notes = said(made.folder / "strict")
+    rings = made.folder / "strict"
+    strict = run(made, name, "error", rings)
+    if not strict.returncode and not counts(strict):  # once, beside other tests, neither of two ranks said a word
+        rings = made.folder / "again"
+        strict = run(made, name, "error", rings)
+    notes = said(rings)
     assert not {"error", "off"} & set(notes)
     assert "device" in notes  # it timed steps meanwhile
     if strict.returncode:
