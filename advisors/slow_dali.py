@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from gputune.core.finding import WAITING, Finding, Speedup
 from gputune.features import Features, Loader, Process
+from gputune.features.stages import Pipeline
 from gputune.model.minimum_samples import enough
 
 CHECKLIST = ("data loading", "1.4", "1.5")
@@ -30,15 +31,16 @@ DALI = "dali"
 def advise(run: Features) -> Iterator[Finding]:
     for process in run.processes:
         for loader in process.loaders:
-            if loader.training and loader.pipeline is not None and loader.pipeline.framework == DALI:
-                yield from _of(run, process, loader)
+            pipeline = loader.pipeline
+            if loader.training and pipeline is not None and pipeline.framework == DALI:
+                yield from _of(run, process, loader, pipeline)
 
 
-def _of(run: Features, process: Process, loader: Loader) -> Iterator[Finding]:
+def _of(run: Features, process: Process, loader: Loader, pipeline: Pipeline) -> Iterator[Finding]:
     """Say it of one iterator, where it is waited for and CPUs are left for more threads."""
     waiting = loader.wait_total / process.loop if process.loop else 0.0
-    pipeline, cpus = loader.pipeline, int(run.machine.cpus / run.machine.ranks)
-    if pipeline is None or not enough(loader) or waiting < WAITING or not 0 < pipeline.threads < cpus:
+    cpus = int(run.machine.cpus / run.machine.ranks)
+    if not enough(loader) or waiting < WAITING or not 0 < pipeline.threads < cpus:
         return
     most = 1 / max(0.01, 1 - waiting)  # as long as the loop is no wait, it takes at least what is left
     likely = min(most, cpus / pipeline.threads)

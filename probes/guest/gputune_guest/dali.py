@@ -96,13 +96,7 @@ def _next(original):
             here.waiting = False
         code = 0 if error is None else END if isinstance(error, StopIteration) else FAILED
         mine, known.began = known.mine, not code
-        if here.phase is not None:
-            evaluation.on_batch(mine, t0, t1, code)
-        elif here.last is not mine:
-            evaluation.on_other(mine)
-        held = 0 if code else mine.batch_size
-        ring.record(BATCH, code if trains else code | APART, t0, t1, mine.number, mine.count, -1, 0, held)
-        mine.count += 1
+        loader.recorded(mine, code, 0 if code else mine.batch_size, t0, t1, -1, 0 if trains else APART)
 
     return wrapping.opaque(wrapping.around(original, before, after))
 

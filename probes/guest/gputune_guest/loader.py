@@ -170,16 +170,21 @@ def _python_next(original, before, after):  # noqa: C901 - see below
 
 def _returned(mine, code, data, t0, t1, ready, apart):  # noqa: PLR0913, PLR0917 - one record's fields
     """Do what is done of every batch once it is there."""
+    held = 0 if code else mine.batch_size if mine.count < mine.surely else _samples(data, mine)
+    recorded(mine, code, held, t0, t1, ready, apart)
+    if here.late:
+        here.flush()
+
+
+def recorded(mine, code, held, t0, t1, ready, apart):  # noqa: PLR0913, PLR0917 - one record's fields
+    """Record a `next()` of an iterator, of any library's loader, by which `held` samples came."""
     if here.phase is not None:
         evaluation.on_batch(mine, t0, t1, code)
     elif here.last is not mine:
         evaluation.on_other(mine)
     index = mine.count
     mine.count = index + 1
-    held = 0 if code else mine.batch_size if index < mine.surely else _samples(data, mine)
     record(BATCH, code | apart, t0, t1, mine.number, index, ready, 0, held)
-    if here.late:
-        here.flush()
 
 
 def _adopt(theirs):
